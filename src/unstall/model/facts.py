@@ -759,6 +759,7 @@ class ProcessStack(Fact, frozen=True, kw_only=True):
             ``pipe``, ``http``, ``lock``, ``store``, ``disk``, ``process``, ``sleep``, ``gpu``,
             ``computing``, ``unknown``.
         within: the frame that tells: function and file.
+        parent: process id of the process that started it, where the dump told.
     """
 
     pid: int | None = None
@@ -767,6 +768,7 @@ class ProcessStack(Fact, frozen=True, kw_only=True):
     tool: str = "py-spy"
     waits_for: str = "unknown"
     within: Frame | None = None
+    parent: int | None = None
 
 
 class RecorderDump(Fact, frozen=True, kw_only=True):
