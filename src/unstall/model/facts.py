@@ -795,3 +795,14 @@ class Unreadable(Fact, frozen=True, kw_only=True):
 
     reason: str
     fatal: bool = True
+
+
+class Mention(Fact, frozen=True, kw_only=True):
+    """An address that names software: the report stands in its tracker, or links to it.
+
+    It says less than the software's own lines: a report about a trainer may link to a server's
+    tracker. One fact for each software and source.
+    """
+
+    software: str
+    role: str | None = None

@@ -1,0 +1,198 @@
+"""Facts and a launch plan to a diagnosis: causes are asked, their claims weighed and ranked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from unstall.benign import harmless
+from unstall.causes import all_causes
+from unstall.job import Job, build
+from unstall.job.attempts import attempts
+from unstall.model.facts import Fact
+from unstall.model.findings import (
+    Diagnosis,
+    Excerpt,
+    Exonerated,
+    Finding,
+    Ranked,
+)
+from unstall.model.plan import Judgement, Plan
+from unstall.model.text import say
+
+#: The odds, as a logarithm, that what happened is none of the causes that found something to say.
+#: A claim needs about this much evidence to be as likely as not.
+UNKNOWN = 3.0
+
+#: Claims weaker than this are not shown beside a stronger one.
+SHOWN = 0.02
+
+Progress = Callable[[int, int | None, str], None]
+
+
+def diagnose(
+    paths: Sequence[str | Path],
+    *,
+    stdin: BinaryIO | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """The diagnosis of any mix of logs, scripts, pasted reports, stacks and recorder dumps.
+
+    Args:
+        paths: files, folders, archives; ``-`` for ``stdin``.
+        stdin: what ``-`` reads.
+        progress: called with bytes read, bytes in all (where known) and the source's name.
+
+    Nothing in the input is executed. What cannot be read is told in ``Diagnosis.unread``.
+    """
+    from unstall.launch import read_plan
+    from unstall.reading import read
+
+    reading = read(paths, stdin=stdin, progress=progress)
+    versions = _versions(reading.facts)
+    plan = read_plan(reading.scripts, reading.configs, versions)
+    recorded: list[Finding] = []
+    if reading.dumps:
+        from unstall import recorder
+
+        dumps = recorder.load(reading.dumps)
+        recorded = recorder.findings(recorder.analyse(dumps))
+    found = weigh(reading.facts, plan, recorded)
+    return msgspec.structs.replace(
+        found,
+        language=reading.language,
+        unread=tuple(reading.unread),
+        counts=reading.counts,
+    )
+
+
+def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -> Diagnosis:
+    """The diagnosis of facts and a plan; of several attempts, that of the last which failed."""
+    divided = attempts(facts)
+    jobs = [build(attempt, plan) for attempt in divided]
+    chosen = jobs[-1]
+    findings: list[Finding] = []
+    for job in reversed(jobs):
+        findings = examine(job)
+        if findings:
+            chosen = job
+            break
+    findings.extend(recorded)
+    ranked = rank(findings)
+    benign = harmless(chosen)
+    if ranked:
+        verdict = "failure"
+    elif benign and not chosen.blocked and not chosen.deaths:
+        verdict = "benign"
+    else:
+        verdict = "inconclusive"
+    if ranked and ranked[0].finding.cause == "unknown":
+        verdict = "inconclusive"
+    lead = ranked[0].finding if ranked else None
+    settings = _judged(plan, lead)
+    return Diagnosis(
+        verdict=verdict,
+        causes=tuple(ranked),
+        programs=chosen.programs,
+        plan=plan,
+        settings=settings,
+        exonerated=_exonerated(lead, ranked, settings),
+        excerpts=_excerpts(lead),
+        benign=benign,
+        attempts=len(divided),
+    )
+
+
+def examine(job: Job) -> list[Finding]:
+    """Every cause's claims about a job."""
+    return [finding for cause in all_causes() for finding in cause.examine(job)]
+
+
+def score(finding: Finding) -> float:
+    """Evidence for less evidence against, as a logarithm of odds."""
+    support = sum(abs(item.weight) for item in finding.support)
+    return support - sum(abs(item.weight) for item in finding.against)
+
+
+def rank(findings: Iterable[Finding]) -> list[Ranked]:
+    """Findings by confidence: what remains after the look-alikes were weighed.
+
+    Claims compete: each one's share of the odds, with :data:`UNKNOWN` as the share of all that is
+    not in the vocabulary or not in the input, is its confidence, up to the claim's own ceiling.
+    Of several claims of one cause the strongest stands.
+    """
+    strongest: dict[str, Finding] = {}
+    for finding in findings:
+        known = strongest.get(finding.cause)
+        if known is None or score(finding) > score(known):
+            strongest[finding.cause] = finding
+    unknown = strongest.pop("unknown", None)
+    scores = {cause: min(score(finding), 40.0) for cause, finding in strongest.items()}
+    whole = math.exp(UNKNOWN) + sum(math.exp(value) for value in scores.values())
+    ranked = [
+        Ranked(finding, round(min(math.exp(scores[cause]) / whole, finding.ceiling), 3))
+        for cause, finding in strongest.items()
+    ]
+    ranked = [one for one in ranked if one.confidence >= SHOWN]
+    ranked.sort(key=lambda one: (-one.confidence, -score(one.finding), one.finding.cause))
+    left = round(math.exp(UNKNOWN) / whole, 3)
+    if unknown is not None and (not ranked or left > ranked[0].confidence):
+        ranked.insert(0, Ranked(unknown, left))
+    return ranked
+
+
+def _versions(facts: Iterable[Fact]) -> dict[str, str]:
+    from unstall.model.facts import Identity, PackageVersion
+
+    found: dict[str, str] = {}
+    for fact in facts:
+        if isinstance(fact, PackageVersion):
+            found.setdefault(fact.name.lower().replace("_", "-"), fact.version)
+        elif isinstance(fact, Identity) and fact.version:
+            found.setdefault(fact.software, fact.version)
+    return found
+
+
+def _judged(plan: Plan, lead: Finding | None) -> tuple[Judgement, ...]:
+    """Settings in order of their weight for the reader: conflicts first, the rest as they stand."""
+    order = {"conflict": 0, "suspicious": 1, "ok": 2, "no effect": 2}
+    concerned = lead.cause if lead is not None else ""
+    return tuple(
+        sorted(
+            plan.judgements,
+            key=lambda one: (order.get(one.judgement, 3), concerned not in one.concerns),
+        )
+    )
+
+
+def _exonerated(
+    lead: Finding | None, ranked: Sequence[Ranked], settings: Sequence[Judgement]
+) -> tuple[Exonerated, ...]:
+    """What the leading claim rules out, and what settings that were found in order rule out."""
+    if lead is None or lead.cause == "unknown":
+        return ()
+    found = {item.id: item for item in lead.exonerated}
+    claimed = {one.finding.cause for one in ranked if one.confidence >= 0.1}
+    accused = {cause for one in settings if one.judgement == "conflict" for cause in one.concerns}
+    for judgement in settings:
+        if judgement.judgement not in ("ok", "no effect"):
+            continue
+        for cause in judgement.concerns:
+            if cause in claimed or cause in found or cause in accused or cause == lead.cause:
+                continue
+            why = say("{setting}: {why}", setting=judgement.name, why=judgement.why)
+            found[cause] = Exonerated(cause, why, judgement.places)
+    return tuple(found.values())
+
+
+def _excerpts(lead: Finding | None) -> tuple[Excerpt, ...]:
+    if lead is None:
+        return ()
+    seen: dict[tuple[str, int], Excerpt] = {}
+    for item in lead.excerpts:
+        seen.setdefault((item.place.source, item.place.line), item)
+    return tuple(sorted(seen.values(), key=lambda item: item.place))

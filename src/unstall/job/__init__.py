@@ -1,0 +1,245 @@
+"""The job: programs, their ranks and groups, and every fact with the program that said it.
+
+:func:`build` makes it from facts and a launch plan. Causes ask it; it knows no cause.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from unstall.job.chronology import Chronology
+from unstall.job.deaths import Death, death_of
+from unstall.job.owners import Owners, implied_programs
+from unstall.job.stalls import Stall, find_stalls
+from unstall.model.facts import (
+    CollectiveTimeout,
+    DumpSignalObserved,
+    Fact,
+    GroupStatus,
+    NcclInit,
+    PackageVersion,
+    ProcessEnd,
+)
+from unstall.model.plan import Plan, Program
+from unstall.programs.groups import Match, identify
+
+F = TypeVar("F", bound=Fact)
+
+__all__ = ["Blocked", "Death", "Job", "Stall", "build"]
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """A stall with the program and group it belongs to.
+
+    Attributes:
+        stall: what the log says of the group.
+        matches: which groups of which programs it may be, the best first.
+        program: the program it belongs to, where that is known.
+        size: ranks in the group, where known.
+        absent: ranks that should have been there and were not; in the group's own numbering.
+        size_certain: the size is known from the launch plan, a communicator or a layout, rather
+            than from the ranks that happened to speak.
+    """
+
+    stall: Stall
+    matches: tuple[Match, ...]
+    program: Program | None
+    size: int | None
+    absent: tuple[int, ...]
+    size_certain: bool
+
+    @property
+    def best(self) -> Match | None:
+        """The most likely group."""
+        return self.matches[0] if self.matches else None
+
+    @property
+    def everyone_waits(self) -> bool:
+        """Whether all ranks of a group of known size are in the operation."""
+        return self.size_certain and not self.absent
+
+
+class Job(msgspec.Struct):
+    """All that is known of one attempt of one job."""
+
+    facts: tuple[Fact, ...]
+    plan: Plan
+    programs: tuple[Program, ...]
+    owners: Owners
+    chronology: Chronology
+    blocked: tuple[Blocked, ...]
+    deaths: tuple[Death, ...]
+    versions: dict[str, str]
+    by_type: dict[type[Fact], list[Fact]]
+
+    def all(self, kind: type[F]) -> list[F]:
+        """Facts of one type, by place."""
+        return self.by_type.get(kind, [])  # type: ignore[return-value]
+
+    def first(self, kind: type[F]) -> F | None:
+        """The first fact of a type."""
+        found = self.all(kind)
+        return found[0] if found else None
+
+    def owner(self, fact: Fact) -> Program | None:
+        """The program that said it."""
+        return self.owners.owner(fact)
+
+    def of_role(self, *roles: str) -> list[Program]:
+        """Programs with one of these roles."""
+        return [program for program in self.programs if program.role in roles]
+
+    @property
+    def trainer(self) -> Program | None:
+        """The one trainer, if there is exactly one."""
+        found = self.of_role("trainer")
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def lead(self) -> Blocked | None:
+        """The stall that began first."""
+        return self.blocked[0] if self.blocked else None
+
+    def deaths_of(self, rank: int | None, *kinds: str) -> list[Death]:
+        """Deaths of a rank (of any rank for ``None``), of some kinds or all."""
+        return [
+            death
+            for death in self.deaths
+            if (rank is None or death.rank == rank) and (not kinds or death.kind in kinds)
+        ]
+
+    def deaths_before(self, blocked: Blocked) -> list[Death]:
+        """Deaths that came before the first time-out of a stall, or at a time not told above it."""
+        first = blocked.stall.first
+        return [d for d in self.deaths if self.chronology.before(d.fact, first) is not False]
+
+    def ranks_of(self, program: Program | None) -> frozenset[int]:
+        """Ranks that a program is known to have, by its size or by having spoken."""
+        if program is not None and program.processes is not None and program.processes <= 65536:
+            return frozenset(range(program.processes))
+        return _spoken(self.facts)
+
+
+def _spoken(facts: Iterable[Fact]) -> frozenset[int]:
+    ranks = {fact.speaker.rank for fact in facts if fact.speaker.rank is not None}
+    for fact in facts:
+        if isinstance(fact, ProcessEnd) and fact.rank is not None:
+            ranks.add(fact.rank)
+        elif isinstance(fact, (CollectiveTimeout, GroupStatus)) and fact.group.rank is not None:
+            if fact.speaker.rank is None:
+                ranks.add(fact.group.rank)
+    return frozenset(ranks)
+
+
+def build(facts: Sequence[Fact], plan: Plan) -> Job:
+    """A job from the facts of one attempt and the launch plan."""
+    ordered = sorted(facts, key=lambda fact: fact.place)
+    versions = dict(plan.versions)
+    by_type: dict[type[Fact], list[Fact]] = defaultdict(list)
+    for fact in ordered:
+        by_type[type(fact)].append(fact)
+        if isinstance(fact, PackageVersion):
+            versions.setdefault(fact.name.lower().replace("_", "-"), fact.version)
+    programs = implied_programs(ordered, plan)
+    owners = Owners.of(ordered, programs)
+    chronology = Chronology(ordered)
+    job = Job(
+        facts=tuple(ordered),
+        plan=plan,
+        programs=programs,
+        owners=owners,
+        chronology=chronology,
+        blocked=(),
+        deaths=tuple(death for death in map(death_of, ordered) if death is not None),
+        versions=versions,
+        by_type=dict(by_type),
+    )
+    job.blocked = tuple(_blocked(job))
+    return job
+
+
+def _blocked(job: Job) -> Iterable[Blocked]:
+    """Stalls, each with its program and group, the one that began first before the others.
+
+    Time-outs of different programs are kept apart before they are compared: by the program that
+    said them where that is known, and by their time-out, which is one for each group.
+    """
+    divided: dict[tuple[str | None, int | None], list[Fact]] = defaultdict(list)
+    words: list[Fact] = []
+    for fact in job.facts:
+        if isinstance(fact, CollectiveTimeout):
+            owner = job.owner(fact) if len(job.programs) > 1 else None
+            divided[(owner.label if owner else None, fact.work.timeout_ms)].append(fact)
+        elif isinstance(fact, (GroupStatus, DumpSignalObserved)):
+            words.append(fact)
+    stalls: list[tuple[Stall, str | None]] = []
+    for (label, _), members in divided.items():
+        spoke = _spoken([*members, *words])
+        stalls.extend((stall, label) for stall in find_stalls([*members, *words], spoke))
+    stalls.sort(key=lambda pair: _start(pair[0]))
+    for stall, label in stalls:
+        yield _place(job, stall, label)
+
+
+def _start(stall: Stall) -> tuple[bool, float, int]:
+    if stall.began is None:
+        return (True, 0.0, stall.first.place.line)
+    return (False, stall.began.stamp.replace(year=1904).timestamp(), stall.first.place.line)
+
+
+def _place(job: Job, stall: Stall, label: str | None) -> Blocked:
+    candidates = [p for p in job.programs if label is None or p.label == label]
+    matches = tuple(
+        identify(
+            stall.tag,
+            stall.work,
+            candidates,
+            job.versions,
+            ranks_seen=stall.spoke,
+            statuses=job.all(GroupStatus),
+        )
+    )
+    program = next((p for p in job.programs if p.label == label), None)
+    if program is None and matches:
+        program = next((p for p in job.programs if p.label == matches[0].program), None)
+    if program is None and len(job.programs) == 1:
+        program = job.programs[0]
+    size, certain = _size(job, stall, program, matches)
+    return Blocked(
+        stall=stall,
+        matches=matches,
+        program=program,
+        size=size,
+        absent=stall.absent(size),
+        size_certain=certain,
+    )
+
+
+def _size(
+    job: Job, stall: Stall, program: Program | None, matches: Sequence[Match]
+) -> tuple[int | None, bool]:
+    """How many ranks the group has, and whether that is known rather than seen."""
+    highest = max((rank for rank in stall.waiters if rank >= 0), default=-1)
+    if stall.default_group and program is not None and program.processes is not None:
+        if program.processes > highest:
+            return program.processes, True
+    if matches and matches[0].ranks and not stall.default_group:
+        ranks = matches[0].ranks
+        if set(stall.waiters) <= set(ranks):
+            return (len(ranks), True) if ranks == tuple(range(len(ranks))) else (None, False)
+    sizes = {init.size for init in job.all(NcclInit) if init.size is not None}
+    if len(sizes) == 1:
+        (size,) = sizes
+        if size is not None and size > highest and stall.default_group is not False:
+            return size, True
+    if stall.default_group is not False and program is not None and program.processes is not None:
+        if program.processes > highest:
+            return program.processes, True
+    ended = [end.rank for end in job.all(ProcessEnd) if end.rank is not None]
+    if ended and stall.default_group is not False:
+        return max(max(ended), highest) + 1, False
+    return None, False

@@ -1,0 +1,106 @@
+"""Processes that failed by themselves, told from those that were taken down by others.
+
+When one rank dies, the others report remote errors, closed connections, time-outs and signals. A
+death here is an event that needs no other rank's failure to explain it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from unstall.model.facts import (
+    CudaError,
+    CudaOutOfMemory,
+    DeviceAssert,
+    Fact,
+    FatalSignal,
+    MemoryKill,
+    NcclError,
+    ProcessEnd,
+    PythonException,
+    ResourceLimit,
+    SignalSent,
+    WatchdogError,
+)
+
+#: Exceptions that only pass on what happened elsewhere: launchers' summaries, closed connections,
+#: aborted communicators, dead engines, interrupts. Matched against "type: message".
+MESSENGERS = re.compile(
+    r"ChildFailedError|CalledProcessError|ProcessExitedException|ProcessRaisedException"
+    r"|SignalException|KeyboardInterrupt|EngineDeadError|EngineGenerateError|ActorDiedError"
+    r"|RayActorError|WorkerCrashedError|BrokenProcessPool|SystemExit|BrokenPipeError|EOFError"
+    r"|communicator was aborted|Connection (closed|reset) by peer|Socket closed|Broken pipe"
+    r"|ncclRemoteError|remote process exited|NCCL operation timed out|collective operation timeout"
+    r"|Connection was likely closed|Timed out waiting \d+ ?ms for (recv|send)"
+    r"|wait timeout after|Socket Timeout|Engine core (initialization failed|proc)"
+    r"|Background loop has errored|died unexpectedly|ConnectionResetError|ServerDisconnected"
+    r"|RPC server|MQLLMEngine|worker died|DataLoader worker .* exited|CancelledError"
+)
+
+#: Exceptions of which a more exact fact stands beside them: the device's and NCCL's errors.
+DEVICE = re.compile(
+    r"CUDA error|out of memory|OutOfMemoryError|CUDA out of|AcceleratorError|device-side assert"
+    r"|NCCL error|DistBackendError|cublas|CUBLAS|cudnn|CUDNN|EADDRINUSE|[Aa]ddress already in use"
+    r"|DistNetworkError|DistStoreError|Resource temporarily unavailable|can't start new thread"
+    r"|No space left on device|Detected mismatch between collectives|Bus error|bus error"
+)
+
+
+class Death(msgspec.Struct, frozen=True):
+    """A process's own failure.
+
+    Attributes:
+        kind: ``exception``, ``device``, ``memory``, ``signal``, ``exit``.
+        fact: what tells it.
+        rank: global rank, where known.
+    """
+
+    kind: str
+    fact: Fact
+    rank: int | None = None
+
+
+def is_messenger(exception: PythonException) -> bool:
+    """Whether an exception only passes on another process's failure."""
+    if exception.frames_from == "launcher":
+        return True
+    return bool(MESSENGERS.search(f"{exception.type}: {exception.message}"[:4000]))
+
+
+def is_device(exception: PythonException) -> bool:
+    """Whether an exception is the Python side of a device, NCCL, port or limit error."""
+    return bool(DEVICE.search(f"{exception.type}: {exception.message}"[:4000]))
+
+
+def death_of(fact: Fact) -> Death | None:
+    """The death that a fact tells, if it tells one."""
+    rank = fact.speaker.rank
+    if isinstance(fact, PythonException):
+        if is_messenger(fact) or is_device(fact):
+            return None
+        return Death("exception", fact, rank)
+    if isinstance(fact, (CudaError, DeviceAssert, CudaOutOfMemory)):
+        return Death("device", fact, rank)
+    if isinstance(fact, MemoryKill):
+        return Death("memory", fact, rank)
+    if isinstance(fact, FatalSignal):
+        # SIGABRT is how a watchdog or a failed assertion ends a process: told elsewhere
+        return None if fact.what.startswith("Abort") else Death("signal", fact, rank)
+    if isinstance(fact, ProcessEnd):
+        known = rank if fact.rank is None else fact.rank
+        if fact.exit_code in (-9, -11, -7, -4, -8):
+            return Death("signal", fact, known)
+        if fact.exit_code is not None and fact.exit_code > 0:
+            return Death("exit", fact, known)
+        return None
+    if isinstance(fact, WatchdogError) and "CUDA error" in fact.error:
+        return Death("device", fact, rank if rank is not None else fact.group.rank)
+    if isinstance(fact, SignalSent) and fact.received and fact.signal in ("SIGTERM", "SIGKILL"):
+        return Death("signal", fact, rank)
+    if isinstance(fact, ResourceLimit):
+        return Death("exit", fact, rank)
+    if isinstance(fact, NcclError) and fact.result not in ("ncclRemoteError", "ncclInProgress"):
+        return Death("device", fact, rank)
+    return None

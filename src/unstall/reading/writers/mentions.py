@@ -1,0 +1,45 @@
+"""Addresses of trackers: a pasted report often says by its links which project it was posted to.
+
+Issue trackers turn ``#1`` in a pasted stack into a link to their own pull request 1, so that even a
+report without any prose names its project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unstall.model.facts import Fact, Mention
+from unstall.programs.speakers import by_mention
+from unstall.reading.line import Line
+
+
+class MentionReader:
+    """One :class:`~unstall.model.facts.Mention` for each software that a source links to."""
+
+    marks = ("github.com/",)
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    @property
+    def wants_more(self) -> bool:
+        """Never: an address stands on one line."""
+        return False
+
+    def feed(self, line: Line) -> Iterable[Fact]:
+        """The mention on this line, if it is the first of its software."""
+        sign = by_mention(line.raw) or by_mention(line.text[:2000])
+        if sign is None or sign.software in self._seen:
+            return
+        self._seen.add(sign.software)
+        yield Mention(
+            place=line.place,
+            quote=line.raw,
+            speaker=line.speaker,
+            software=sign.software,
+            role=sign.role,
+        )
+
+    def finish(self) -> Iterable[Fact]:
+        """Nothing is held back."""
+        return ()

@@ -1,0 +1,31 @@
+"""A report's links name its project, once for each source."""
+
+from unstall.model.facts import Mention, Place
+from unstall.reading.line import Line
+from unstall.reading.writers.mentions import MentionReader
+
+
+def _line(text: str, number: int = 1) -> Line:
+    return Line(Place("issue.txt", number), text, text)
+
+
+def test_rewritten_frame_number_names_the_tracker_it_was_posted_to() -> None:
+    """``#4`` was turned into a link to the tracker's own pull request 4."""
+    text = "frame  [#4](https://github.com/sgl-project/sglang/pull/4) : c10d::x() + 0x1"
+    assert [(f.software, f.role) for f in MentionReader().feed(_line(text))] == [
+        ("sglang", "inference")
+    ]
+
+
+def test_one_fact_for_each_software() -> None:
+    """Ten links to one tracker say no more than one."""
+    reader = MentionReader()
+    text = "see https://github.com/microsoft/DeepSpeed/issues/12"
+    facts = [fact for n in range(1, 11) for fact in reader.feed(_line(text, n))]
+    assert [fact.place.line for fact in facts] == [1]
+    assert isinstance(facts[0], Mention)
+
+
+def test_other_addresses_say_nothing() -> None:
+    """A link to an unknown project is no mention."""
+    assert list(MentionReader().feed(_line("https://github.com/someone/something"))) == []
