@@ -3,5 +3,23 @@
 from __future__ import annotations
 
 from unstall.reading.line import Reader
+from unstall.reading.writers.dataloader import LoaderDeaths
+from unstall.reading.writers.elastic import ElasticReports, ElasticSentences
+from unstall.reading.writers.faulthandler import FatalSignals
+from unstall.reading.writers.kernel import KernelLog
+from unstall.reading.writers.processes import ProcessEnds, ShellNotices
+from unstall.reading.writers.python import Tracebacks
+from unstall.reading.writers.schedulers import SchedulerLog, TaskEnds
 
-READERS: tuple[type[Reader], ...] = ()
+READERS: tuple[type[Reader], ...] = (
+    ElasticReports,
+    ElasticSentences,
+    Tracebacks,
+    ProcessEnds,
+    ShellNotices,
+    LoaderDeaths,
+    FatalSignals,
+    KernelLog,
+    TaskEnds,
+    SchedulerLog,
+)

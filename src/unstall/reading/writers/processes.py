@@ -1,0 +1,218 @@
+"""Ends of processes as launchers, parents and shells tell them (torchrun's are in ``elastic``).
+
+Sources: ``deepspeed/launcher/launch.py`` (0.8 to 0.17), ``accelerate/commands/launch.py``,
+``torch/multiprocessing/spawn.py``, ``lightning/fabric/strategies/launchers/subprocess_script.py``,
+bash's job notices, ``multiprocessing/resource_tracker.py`` of Python 3.8 to 3.14.
+"""
+
+from __future__ import annotations
+
+import re
+
+from unstall.model.facts import Fact, ProcessEnd, ResourceLeak, SignalSent
+from unstall.reading.line import Line
+from unstall.reading.writers.lines import (
+    NUMBERS,
+    WORDS,
+    Pattern,
+    Sentences,
+    common,
+    exit_code,
+    signal_of,
+    small_int,
+)
+
+
+def end(line: Line, reporter: str, code: int | None, **who: int | str | None) -> ProcessEnd:
+    """A process's end by exit code."""
+    pid, rank, local = who.get("pid"), who.get("rank"), who.get("local_rank")
+    host = who.get("host")
+    return ProcessEnd(
+        **common(line),
+        reporter=reporter,
+        exit_code=code,
+        signal=signal_of(code),
+        pid=pid if isinstance(pid, int) else None,
+        rank=rank if isinstance(rank, int) else None,
+        local_rank=local if isinstance(local, int) else None,
+        host=host if isinstance(host, str) else None,
+    )
+
+
+def end_by_signal(line: Line, reporter: str, signal: str, **who: int | str | None) -> ProcessEnd:
+    """A process's end by the name of a signal."""
+    return end(line, reporter, -NUMBERS[signal] if signal in NUMBERS else None, **who)
+
+
+_LOCAL = re.compile(r"--local[_-]rank=(\d{1,6})", re.ASCII)
+_DIED = re.compile(r"died with <Signals\.(SIG[A-Z0-9]{2,9})")
+
+
+def _deepspeed(line: Line, found: re.Match[str]) -> Fact | None:
+    local = _LOCAL.search(line.text[: found.start()])
+    return end(
+        line,
+        "deepspeed",
+        exit_code(int(found[1])),
+        local_rank=int(local[1]) if local else None,
+    )
+
+
+def _deepspeed_child(line: Line, found: re.Match[str]) -> Fact | None:
+    if int(found[2]) == 0:
+        return None
+    return end(line, "deepspeed", exit_code(int(found[2])), pid=int(found[1]))
+
+
+def _called(line: Line, found: re.Match[str]) -> Fact | None:
+    if found[1] is not None:
+        return end(line, "accelerate", exit_code(int(found[1])))
+    died = _DIED.search(line.text[found.start() : found.end()])
+    return end_by_signal(line, "accelerate", died[1]) if died else None
+
+
+def _spawn_code(line: Line, found: re.Match[str]) -> Fact | None:
+    return end(line, "spawn", exit_code(int(found[2])), local_rank=int(found[1]))
+
+
+def _spawn_signal(line: Line, found: re.Match[str]) -> Fact | None:
+    return end_by_signal(line, "spawn", found[2], local_rank=int(found[1]))
+
+
+def _spawn_error(line: Line, found: re.Match[str]) -> Fact | None:
+    return end(line, "spawn", 1, local_rank=int(found[1]))
+
+
+def _lightning(line: Line, found: re.Match[str]) -> Fact | None:
+    return end(line, "lightning", exit_code(int(found[2])), pid=int(found[1]))
+
+
+def _shell(line: Line, found: re.Match[str]) -> Fact | None:
+    return end_by_signal(line, "shell", WORDS[found[2]], pid=small_int(found[1]))
+
+
+def _tracker(line: Line, found: re.Match[str]) -> Fact | None:
+    what = "shared_memory" if found[2].startswith("shared") else found[2]
+    return ResourceLeak(**common(line), what=what, count=int(found[1]))
+
+
+def _group_leak(line: Line, _: re.Match[str]) -> Fact | None:
+    return ResourceLeak(**common(line), what="process-group")
+
+
+def _killing(line: Line, found: re.Match[str]) -> Fact | None:
+    return SignalSent(**common(line), signal="SIGTERM", target_pid=int(found[1]))
+
+
+def _got(line: Line, found: re.Match[str]) -> Fact | None:
+    name = next((group for group in found.groups() if group), None)
+    return SignalSent(**common(line), signal=name, received=True) if name else None
+
+
+_SHELL_WORDS = "|".join(sorted((re.escape(word) for word in WORDS), key=len, reverse=True))
+
+
+class ProcessEnds(Sentences):
+    """Ends of processes and what is left of them, one sentence a line."""
+
+    patterns = (
+        Pattern(
+            "exits with return code = ",
+            re.compile(r"exits with return code = (-?\d{1,6})", re.ASCII),
+            _deepspeed,
+        ),
+        Pattern(
+            "[launch.py:",
+            re.compile(
+                r"Process (\d{1,9}) (?:exits|exited) with (?:return )?code:? ?=? ?(-?\d{1,6})",
+                re.ASCII,
+            ),
+            _deepspeed_child,
+        ),
+        Pattern(
+            "CalledProcessError: Command",
+            re.compile(
+                r"CalledProcessError: Command .{0,12000}?"
+                r"(?:returned non-zero exit status (-?\d{1,6})|died with <Signals\.SIG\w{2,9})",
+                re.ASCII,
+            ),
+            _called,
+        ),
+        Pattern(
+            " terminated with exit code ",
+            re.compile(r"process (\d{1,6}) terminated with exit code (-?\d{1,6})", re.ASCII),
+            _spawn_code,
+        ),
+        Pattern(
+            " terminated with signal ",
+            re.compile(r"process (\d{1,6}) terminated with signal (SIG[A-Z0-9]{2,9})", re.ASCII),
+            _spawn_signal,
+        ),
+        Pattern(
+            " terminated with the following error",
+            re.compile(r"-- Process (\d{1,6}) terminated with the following error", re.ASCII),
+            _spawn_error,
+        ),
+        Pattern(
+            "Child process with PID ",
+            re.compile(
+                r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,6})", re.ASCII
+            ),
+            _lightning,
+        ),
+        Pattern(
+            ": line ",
+            re.compile(r": line \d{1,7}: {1,4}(\d{1,9}) (" + _SHELL_WORDS + r")\b", re.ASCII),
+            _shell,
+        ),
+        Pattern(
+            " leaked ",
+            re.compile(
+                r"There appear to be (\d{1,9}) leaked (semaphore|shared_memory|shared memory|lock"
+                r"|folder|noop|file)",
+                re.ASCII,
+            ),
+            _tracker,
+        ),
+        Pattern(
+            "destroy_process_group() was not called|process group has NOT been destroyed",
+            re.compile(
+                r"destroy_process_group\(\) was not called before program exit"
+                r"|process group has NOT been destroyed"
+            ),
+            _group_leak,
+        ),
+        Pattern(
+            "Killing subprocess ",
+            re.compile(r"Killing subprocess (\d{1,9})", re.ASCII),
+            _killing,
+        ),
+        Pattern(
+            "SIGTERM|SIGINT|SIGUSR1|SIGQUIT",
+            re.compile(
+                r"(?:process received|exiting program after receiving|Received|received signal|"
+                r"Bypassing|Caught|Handling (?:auto-requeue )?signal:?) (?:Signals\.)?"
+                r"(SIGTERM|SIGINT|SIGUSR1|SIGQUIT)\b(?! death)"
+                r"|\b(SIGTERM|SIGINT|SIGUSR1|SIGQUIT) received\b"
+            ),
+            _got,
+        ),
+    )
+
+
+class ShellNotices(Sentences):
+    """A shell's bare notice of its job's end: ``Killed``, ``Segmentation fault (core dumped)``."""
+
+    patterns = (
+        Pattern(
+            "Killed|Segmentation fault|Aborted|Bus error|Terminated|Illegal instruction"
+            "|Floating point exception",
+            re.compile(
+                r"^(?:\[\d{1,3}\][+-]? {1,4}(?:(\d{1,9}) )?)?(Killed|Segmentation fault|Aborted"
+                r"|Bus error|Terminated|Illegal instruction|Floating point exception)"
+                r"(?: \(core dumped\)|: \d{1,2})?(?: {2,}\S.{0,3000})?$",
+                re.ASCII,
+            ),
+            _shell,
+        ),
+    )
