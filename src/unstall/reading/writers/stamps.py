@@ -32,11 +32,12 @@ class Stamp(msgspec.Struct, frozen=True):
         file: source file as written.
         line: line in that file.
         message: what follows, up to the next record's header.
-        before: what stands before the header.
+        before: what stands before the header, at most its last 400 characters.
         rank: global rank of a ``[rankN]:`` directly before the header.
         pid: process id (thread id in glog's form before torch 2.5, which cannot be told apart).
         host: host that the header names.
         device: CUDA device ordinal that the header names (it is not a rank).
+        start: offset of the header in the text.
     """
 
     form: str
@@ -50,6 +51,7 @@ class Stamp(msgspec.Struct, frozen=True):
     pid: int | None = None
     host: str | None = None
     device: int | None = None
+    start: int = 0
 
 
 _C10 = re.compile(
@@ -111,7 +113,8 @@ def python_stamp(text: str) -> Stamp | None:
         file=file,
         line=int(line),
         message=text[found.end() :],
-        before=text[: found.start()],
+        before=text[max(0, found.start() - 400) : found.start()],
+        start=found.start(),
     )
 
 
@@ -147,7 +150,8 @@ def nccl_stamp(text: str) -> Stamp | None:
         file=file,
         line=line,
         message=text[found.end() :],
-        before=text[: found.start()],
+        before=text[max(0, found.start() - 400) : found.start()],
+        start=found.start(),
         pid=pid,
         host=host,
         device=device,
@@ -158,7 +162,7 @@ def stamp(text: str) -> Stamp | None:
     """The first header of any form (bracketed or glog-like: whichever stands first)."""
     c10, glog = c10_stamp(text), glog_stamp(text)
     if c10 is not None and glog is not None:
-        return min(c10, glog, key=lambda s: len(s.before))
+        return min(c10, glog, key=lambda s: s.start)
     return c10 or glog or python_stamp(text) or nccl_stamp(text)
 
 
@@ -239,7 +243,7 @@ def moment(
 
 def _c10(text: str, found: re.Match[str], end: int) -> Stamp:
     level, month, day, hour, minute, second, fraction, file, line = found.groups()
-    before = text[: found.start()]
+    before = text[max(0, found.start() - 400) : found.start()]
     rank = _RANK.search(before[-40:])
     return Stamp(
         form="c10",
@@ -249,13 +253,14 @@ def _c10(text: str, found: re.Match[str], end: int) -> Stamp:
         line=int(line),
         message=_until(text, found.end(), end),
         before=before,
+        start=found.start(),
         rank=int(rank[1]) if rank else None,
     )
 
 
 def _glog(text: str, found: re.Match[str], end: int) -> Stamp:
     level, month, day, hour, minute, second, fraction, pid, file, line = found.groups()
-    before = text[: found.start()]
+    before = text[max(0, found.start() - 400) : found.start()]
     rank = _RANK.search(before[-40:])
     return Stamp(
         form="glog",
@@ -265,6 +270,7 @@ def _glog(text: str, found: re.Match[str], end: int) -> Stamp:
         line=int(line),
         message=_until(text, found.end(), end),
         before=before,
+        start=found.start(),
         rank=int(rank[1]) if rank else None,
         pid=int(pid),
     )
