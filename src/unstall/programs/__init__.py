@@ -1,0 +1,1 @@
+"""What each framework is: its flags, ports, process groups, processes and stacks."""
