@@ -92,9 +92,9 @@ class Drafts:
         them; ``anonymous`` merges them all the same.
         """
         key = identity(fact) if key is None else key
-        if anonymous or _somebody(fact.speaker):
+        if anonymous or somebody(fact.speaker):
             for draft in self.alike(key, fact.speaker, fact.moment):
-                if anonymous or _somebody(draft.fact.speaker):
+                if anonymous or somebody(draft.fact.speaker):
                     draft.copy_seen(fact.speaker)
                     return draft
         return self.add(fact, key)
@@ -111,8 +111,9 @@ class Drafts:
         return out
 
     def drain(self) -> list[Fact]:
-        """All that is left."""
-        return [self._release() for _ in range(len(self._queue))]
+        """All that is left, in order of place."""
+        left = [self._release() for _ in range(len(self._queue))]
+        return sorted(left, key=lambda fact: fact.place.line)
 
     def _release(self) -> Fact:
         draft = self._queue.popleft()
@@ -221,7 +222,8 @@ def first(pattern: re.Pattern[str], text: str) -> str | None:
     return found[1] if found else None
 
 
-def _somebody(speaker: Speaker) -> bool:
+def somebody(speaker: Speaker) -> bool:
+    """Whether the prefixes tell which process of a job speaks."""
     return not (
         speaker.rank is None
         and speaker.pid is None

@@ -21,13 +21,10 @@ from unstall.model.facts import (
     Work,
 )
 from unstall.reading.line import Line
-from unstall.reading.writers.drafts import Drafts, integer, said
+from unstall.reading.writers.drafts import Drafts, said
 from unstall.reading.writers.stamps import Stamp, records
+from unstall.reading.writers.tags import group_tag
 
-_TAG = re.compile(
-    r"\[TC\\?\](?:\[rank=(-?\d{1,9})\\?\])?(?:\[name=([^\[\]]{0,200})\\?\])? ?(.*)",
-    re.ASCII | re.DOTALL,
-)
 _TIMED_OUT = re.compile(r"Operation timed out after (\d{1,15}) ?ms", re.ASCII)
 _ABORTING = re.compile(r"Aborting process on rank (\d{1,9}) due to (\S.{0,400})", re.ASCII)
 _ERRORS = re.compile(
@@ -62,9 +59,9 @@ class Nccl2Reader:
             stamp = record if isinstance(record, Stamp) else None
             text = stamp.message if stamp is not None else str(record)
             base = said(line, stamp)
-            found = _TAG.search(text)
-            if found is not None:
-                self._tagged(found[3], GroupTag(guid=found[2], rank=integer(found[1])), base)
+            _, tag, rest = text.partition("[TC")
+            if tag:
+                self._tagged(rest, group_tag(tag + rest), base)
             elif any(words in text for words in _PYTHON):
                 self._timeout(GroupTag(), None, base)
         return self._drafts.overflow()

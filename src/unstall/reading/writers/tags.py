@@ -16,6 +16,9 @@ _GROUP = re.compile(
     r"(?:\(([^\[\]]{0,200})\) ?)?Rank (\d{1,9})\\?\]",
     re.ASCII,
 )
+_TC = re.compile(
+    r"\[TC\\?\](?:\[rank=(-?\d{1,9})\\?\])?(?:\[name=([^\[\]]{0,200})\\?\])?", re.ASCII
+)
 _RANK = re.compile(r"\[Rank (\d{1,9})\\?\]", re.ASCII)
 _WORK = re.compile(
     r"Work([A-Z][A-Z0-9]{1,9})\((?:SeqNum ?= ?(\d{1,20}), ?)?OpType ?= ?([\w\\]{1,60})"
@@ -39,6 +42,9 @@ def group_tag(text: str) -> GroupTag:
             description=None if description in (None, "", "undefined") else description,
             rank=int(rank),
         )
+    if (found := _TC.search(text)) is not None:
+        # nccl2 names its communicators as torch names the groups: by the number of the call.
+        return GroupTag(guid=found[2], rank=integer(found[1]))
     found = _RANK.search(text)
     return GroupTag(rank=int(found[1])) if found else GroupTag()
 
