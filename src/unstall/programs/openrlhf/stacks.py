@@ -1,0 +1,32 @@
+"""Stacks of OpenRLHF's processes (0.5 to 0.9, ``trainer/ray``)."""
+
+from __future__ import annotations
+
+from unstall.stacks.rows import RoleSign
+
+ROLES: tuple[RoleSign, ...] = (
+    RoleSign(
+        "openrlhf",
+        "trainer",
+        "driver",
+        "OpenRLHF, command line",
+        command=("openrlhf.cli.train_ppo_ray",),
+        weight=30,
+    ),
+    RoleSign(
+        "openrlhf",
+        "trainer",
+        "worker",
+        "OpenRLHF, Ray's process title",
+        command=("ray::ActorModelRayActor", "ray::PolicyModelActor", "ray::CriticModelRayActor"),
+        weight=30,
+    ),
+    RoleSign(
+        "openrlhf",
+        "rollout",
+        "engine",
+        "OpenRLHF, Ray's process title",
+        command=("ray::LLMRayActor", "ray::RolloutRayActor"),
+        weight=30,
+    ),
+)

@@ -1,0 +1,1 @@
+"""PyTorch itself: DDP, FSDP and its launcher."""
