@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from unstall.reading.line import Reader
 from unstall.reading.writers.c10d import C10dReader
+from unstall.reading.writers.cuda import CudaReader
 from unstall.reading.writers.dataloader import LoaderDeaths
 from unstall.reading.writers.elastic import ElasticReports, ElasticSentences
+from unstall.reading.writers.environment import EnvironmentValues
 from unstall.reading.writers.faulthandler import FatalSignals
 from unstall.reading.writers.gloo import GlooReader
+from unstall.reading.writers.http import HttpExchanges
+from unstall.reading.writers.identity import Identities, LoggerNames, MegatronArguments
 from unstall.reading.writers.kernel import KernelLog
+from unstall.reading.writers.limits import HostMemoryFigures, Limits
+from unstall.reading.writers.nccl import NcclReader
 from unstall.reading.writers.nccl2 import Nccl2Reader
+from unstall.reading.writers.nccl_errors import NcclErrorReader
+from unstall.reading.writers.packages import PackageVersions
+from unstall.reading.writers.phases import Phases
 from unstall.reading.writers.processes import ProcessEnds, ShellNotices
+from unstall.reading.writers.progress import ProgressBars
 from unstall.reading.writers.python import Tracebacks
+from unstall.reading.writers.ray import DeadWorkers, RayEvents
 from unstall.reading.writers.schedulers import SchedulerLog, TaskEnds
+from unstall.reading.writers.sglang import SchedulerLoads, SchedulerNotices
+from unstall.reading.writers.store import StoreReader
+from unstall.reading.writers.training import TrainingSteps
+from unstall.reading.writers.vllm import EngineLoads, EngineNotices
+from unstall.reading.writers.warnings_ import Warnings
 from unstall.reading.writers.wrapper import WrapperReader
 
 READERS: tuple[type[Reader], ...] = (
@@ -20,6 +36,10 @@ READERS: tuple[type[Reader], ...] = (
     Nccl2Reader,
     WrapperReader,
     GlooReader,
+    StoreReader,
+    NcclReader,
+    NcclErrorReader,
+    CudaReader,
     ElasticReports,
     ElasticSentences,
     Tracebacks,
@@ -30,4 +50,22 @@ READERS: tuple[type[Reader], ...] = (
     KernelLog,
     TaskEnds,
     SchedulerLog,
+    ProgressBars,
+    TrainingSteps,
+    EngineNotices,
+    EngineLoads,
+    SchedulerLoads,
+    SchedulerNotices,
+    DeadWorkers,
+    RayEvents,
+    Limits,
+    HostMemoryFigures,
+    Phases,
+    HttpExchanges,
+    PackageVersions,
+    EnvironmentValues,
+    Warnings,
+    Identities,
+    LoggerNames,
+    MegatronArguments,
 )
