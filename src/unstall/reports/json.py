@@ -47,7 +47,7 @@ def to_json(diagnosis: Diagnosis, language: str = "en") -> bytes:
         language: of the sentences: ``en`` or ``zh``. Identifiers and keys do not change.
     """
     data = _Writer(language).diagnosis(diagnosis)
-    encoded = msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+    encoded = msgspec.json.format(msgspec.json.encode(_encodable(data)), indent=2) + b"\n"
     return _UNSEEN.sub(_escaped, encoded)
 
 
@@ -55,11 +55,17 @@ def _escaped(match: re.Match[bytes]) -> bytes:
     return f"\\u{ord(match.group().decode('utf-8')):04x}".encode()
 
 
-def _plain(text: str) -> str:
-    """The text without lone surrogates, which UTF-8 cannot hold."""
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+def _encodable(value: Any) -> Any:
+    """The value without lone surrogates in its strings, which UTF-8 cannot hold."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    return value
 
 
 class _Writer:
@@ -87,7 +93,7 @@ class _Writer:
             "settings": [self.setting(s) for s in diagnosis.settings or plan.judgements],
             "exonerated": [self.exonerated(item) for item in diagnosis.exonerated],
             "excerpts": [
-                {**self.place(item.place), "text": _plain(item.text), "role": item.role}
+                {**self.place(item.place), "text": item.text, "role": item.role}
                 for item in diagnosis.excerpts
             ],
             "benign": [self.exonerated(item) for item in diagnosis.benign],
@@ -95,15 +101,15 @@ class _Writer:
                 {"text": self.text(note.text), "places": self.places(note.places)}
                 for note in plan.notes
             ],
-            "versions": _pairs(plan.versions),
+            "versions": plan.versions,
             "unread": [
                 {
-                    "source": _plain(fact.place.source),
-                    "reason": _plain(fact.reason if isinstance(fact, Unreadable) else fact.quote),
+                    "source": fact.place.source,
+                    "reason": fact.reason if isinstance(fact, Unreadable) else fact.quote,
                 }
                 for fact in diagnosis.unread
             ],
-            "counts": _pairs(diagnosis.counts),
+            "counts": diagnosis.counts,
             "attempts": diagnosis.attempts,
             "language": self.language,
         }
@@ -112,7 +118,7 @@ class _Writer:
         finding = ranked.finding
         share = ranked.confidence
         return {
-            "id": _plain(finding.cause),
+            "id": finding.cause,
             "confidence": round(min(max(share, 0.0), 1.0), 4) if share == share else 0.0,
             "summary": self.text(finding.summary),
             "evidence": [self.evidence(item) for item in finding.support],
@@ -124,7 +130,7 @@ class _Writer:
 
     def evidence(self, item: Evidence) -> _Object:
         """A line where there is one; else the source of the knowledge, without a line."""
-        knowledge = _plain(item.source) if item.source else None
+        knowledge = item.source or None
         where = self.place(item.place) if item.place else {"source": knowledge or "", "line": None}
         return {
             "text": self.text(item.text),
@@ -140,17 +146,17 @@ class _Writer:
         if change is None:
             return None
         return {
-            "program": _plain(change.program),
-            "set": _pairs(change.set),
-            "unset": [_plain(name) for name in change.unset],
+            "program": change.program,
+            "set": change.set,
+            "unset": list(change.unset),
         }
 
     def origin(self, origin: Origin) -> _Object:
         group = origin.process_group
         return {
-            "program": _plain(origin.program),
-            "role": _plain(origin.role),
-            "software": _plain(origin.software) if origin.software is not None else None,
+            "program": origin.program,
+            "role": origin.role,
+            "software": origin.software,
             "ranks": list(origin.ranks),
             "process_group": self.group(group) if group else None,
         }
@@ -158,15 +164,15 @@ class _Writer:
     def group(self, group: ProcessGroup) -> _Object:
         return {
             "id": group.id,
-            "guid": _plain(group.guid) if group.guid is not None else None,
-            "name": _plain(group.name) if group.name is not None else None,
+            "guid": group.guid,
+            "name": group.name,
             "meaning": self.text(group.meaning) if group.meaning else None,
             "ranks": list(group.ranks) if group.ranks is not None else None,
         }
 
     def collective(self, collective: Collective) -> _Object:
         return {
-            "op": _plain(collective.op),
+            "op": collective.op,
             "seq": collective.seq,
             "numel_in": collective.numel_in,
             "numel_out": collective.numel_out,
@@ -176,10 +182,10 @@ class _Writer:
     def program(self, program: Program) -> _Object:
         parallel = msgspec.structs.asdict(program.parallel)
         return {
-            "label": _plain(program.label),
+            "label": program.label,
             "role": program.role,
-            "software": _plain(program.software),
-            "command": [_plain(word) for word in words.shown_command(program.command)],
+            "software": program.software,
+            "command": list(words.shown_command(program.command)),
             "environment": _settings(program.environment),
             "devices": list(program.devices) if program.devices is not None else None,
             "processes": program.processes,
@@ -187,20 +193,20 @@ class _Writer:
             "flags": _settings(program.flags),
             "not_exported": _settings(program.not_exported),
             "nodes": program.nodes,
-            "parallel": {**parallel, "extra": _pairs(program.parallel.extra)},
+            "parallel": {**parallel, "extra": program.parallel.extra},
             "timeouts": [
                 {
-                    "name": _plain(timeout.name),
+                    "name": timeout.name,
                     "milliseconds": timeout.milliseconds,
-                    "reaches": _plain(timeout.reaches),
-                    "value": _plain(timeout.value.text),
+                    "reaches": timeout.reaches,
+                    "value": timeout.value.text,
                 }
                 for timeout in program.timeouts
             ],
-            "engine": _plain(program.engine) if program.engine else None,
-            "versions": _pairs(program.versions),
+            "engine": program.engine or None,
+            "versions": program.versions,
             "place": self.place(program.place) if program.place else None,
-            "condition": _plain(program.condition) if program.condition else None,
+            "condition": program.condition or None,
             "background": program.background,
         }
 
@@ -209,51 +215,44 @@ class _Writer:
             label: words.shown_value(setting.name, value) for label, value in setting.values.items()
         }
         return {
-            "name": _plain(setting.name),
-            "values": _pairs(values),
+            "name": setting.name,
+            "values": values,
             "judgement": setting.judgement,
             "why": self.text(setting.why),
             "places": self.places(setting.places),
-            "correction": _plain(setting.correction) if setting.correction else None,
-            "concerns": [_plain(cause) for cause in setting.concerns],
+            "correction": setting.correction or None,
+            "concerns": list(setting.concerns),
         }
 
     def exonerated(self, item: Exonerated) -> _Object:
         return {
-            "id": _plain(item.id),
+            "id": item.id,
             "why": self.text(item.why),
             "places": self.places(item.places),
         }
 
     def text(self, text: Text) -> str:
-        return _plain(text.render(self.language))
+        return text.render(self.language)
 
     def places(self, places: Iterable[Place]) -> list[_Object]:
         return [self.place(place) for place in places]
 
     def place(self, place: Place) -> _Object:
-        return {"source": _plain(place.source), "line": place.line}
-
-
-def _pairs(values: dict[str, Any]) -> _Object:
-    return {
-        _plain(name): _plain(value) if isinstance(value, str) else value
-        for name, value in values.items()
-    }
+        return {"source": place.source, "line": place.line}
 
 
 def _settings(values: dict[str, Value]) -> _Object:
-    return {_plain(name): _plain(words.shown_value(name, v.text)) for name, v in values.items()}
+    return {name: words.shown_value(name, v.text) for name, v in values.items()}
 
 
 def _port(port: Port) -> _Object:
     text = port.value.text
     number = int(text) if port.value.known and text.isdecimal() and len(text) <= 5 else None
     return {
-        "purpose": _plain(port.purpose),
+        "purpose": port.purpose,
         "port": number,
-        "value": _plain(text),
+        "value": text,
         "listens": port.listens,
-        "host": _plain(port.host.text) if port.host else None,
+        "host": port.host.text if port.host else None,
         "picked": port.picked,
     }

@@ -15,7 +15,7 @@ LONGEST = 4000
 MOST_RANKS = 12
 """Runs of ranks that a rank list names before it only counts the rest."""
 
-HIDDEN = "(hidden)"
+HIDDEN = "***"
 """What stands for the value of a setting that names a secret."""
 
 NOT_SET = "not set"

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from tests.reports.sample import Sample
+from tests.reports.strange import diagnoses
+from unstall.model.findings import Diagnosis
+from unstall.reports.terminal import render
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def shown(
+    diagnosis: Diagnosis,
+    language: str = "en",
+    *,
+    width: int = 80,
+    height: int = 24,
+    verbose: int = 0,
+    terminal: bool = True,
+    colour: bool = False,
+) -> str:
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        height=height,
+        force_terminal=terminal,
+        color_system="truecolor" if colour else None,
+        _environ={},
+    )
+    render(diagnosis, language=language, verbose=verbose, console=console)
+    return out.getvalue()
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_verdict_on_a_small_screen() -> None:
+    lines = shown(Sample("en").diagnosis()).splitlines()
+    assert len(lines) <= 23
+    assert lines[:8] == [
+        "The answer server's two engines fell out of step: engine 1 never entered the",
+        "all-reduce in which engine 0 waited.",
+        "cause        engine-desync: almost certain (91%)",
+        "origin       answer server (rollout, vllm), rank 1",
+        "group        data-parallel group, PG ID 4, PG GUID 12, ranks 0, 1",
+        "operation    ALLREDUCE, SeqNum 7009, 2 elements, time-out 10 min",
+        "since        Mar 7, 04:05:06.250",
+        "waiting      rank 0 of answer server only waited",
+    ]
+    why = [at for at, line in enumerate(lines) if line.startswith("why  ")]
+    assert lines[why[0]].startswith("why          1. Rank 0 entered operation 7009")
+    assert [line.rsplit("  ")[-1] for line in lines[why[0] : why[0] + 3]] == [
+        "answers.log:42",
+        "answers.log:42",
+        "answers.log:43",
+    ]
+    assert "ruled out    port-collision: no two listeners share a port  launch_both.sh:4" in lines
+    assert "             port-collision, not likely (2%): A port was taken." in lines
+    assert any(line.startswith("next step    While it hangs") for line in lines)
+    assert lines[-1].startswith("-v shows everything")
+
+
+def test_a_larger_screen_shows_whole_sentences() -> None:
+    text = shown(Sample("en").diagnosis(), width=100, height=40)
+    assert len(text.splitlines()) <= 39
+    assert "…" not in text
+    assert "answer server: set data_parallel_size=1, remove VLLM_DP_SIZE" in text
+    assert "vLLM 0.9 forward_context.py" in text
+    assert "The trainer had just asked for answers." not in text  # the seventh reason
+
+
+def test_the_verdict_in_chinese() -> None:
+    lines = shown(Sample("zh").diagnosis(), "zh").splitlines()
+    assert len(lines) <= 23
+    assert lines[:7] == [
+        "推理服务的两个引擎失去同步：引擎 1 始终没有进入引擎 0 正在等待的 all-reduce。",
+        "原因      engine-desync：几乎可以确定（91%）",
+        "源头      answer server（rollout，vllm），rank 1",
+        "进程组    数据并行组，PG ID 4，PG GUID 12，rank 0, 1",
+        "集合通信  ALLREDUCE，SeqNum 7009，2 个元素，超时 10 分钟",
+        "开始时间  3 月 7 日 04:05:06.250",
+        "等待方    answer server 的 rank 0 只是在等待",
+    ]
+    assert "下一步    卡住时用 py-spy dump 抓取服务端四个进程的调用栈。" in lines
+
+
+def test_everything_with_v() -> None:
+    text = shown(Sample("en").diagnosis(), width=100, verbose=1)
+    lines = text.splitlines()
+    for title in (
+        "Evidence on engine-desync: almost certain (91%)",
+        "Evidence on slow-rollout: not likely (6%)",
+        "Settings side by side",
+        "Time line",
+        "Lines that matter",
+        "Launch plan",
+        "Noticed in the launch scripts",
+        "These lines look alarming but are not:",
+        "Could not be read",
+    ):
+        assert title in lines
+    assert "Against it   No request was running.  runs/2031-03/answers.log:40  strong" in lines
+    assert "Judgement   Setting                  answer server  trainer" in lines
+    first, second = (
+        next(at for at, line in enumerate(lines) if line.startswith(word))
+        for word in ("CONFLICT    data_parallel_size       2              not set", "ok  ")
+    )
+    assert first < second
+    assert "            corrected: --data-parallel-size 1" in lines
+    assert "1. Step 311 asks for answers.  runs/2031-03/answers.log:12" in lines
+    assert "messenger  runs/2031-03/answers.log:42" in lines
+    assert "core.4711: A core file; skipped. Open it with gdb." in lines
+    assert "0123456789abcdef" not in text
+    assert "hf_abc" not in text
+
+
+def test_many_programs_on_a_narrow_screen_are_stacked() -> None:
+    text = shown(Sample("en").diagnosis(), width=60, verbose=1)
+    assert "CONFLICT: data_parallel_size\n    answer server: 2\n    trainer: not set\n" in text
+
+
+def test_nothing_failed() -> None:
+    text = shown(Sample("en").healthy())
+    lines = text.splitlines()
+    assert lines[0] == "Nothing failed in this input."
+    assert "These lines look alarming but are not:" in lines
+    assert (
+        "harmless process group not destroyed: the job had ended; only its last call is missing "
+        "runs/2031-03/answers.log:7" in squeezed(text)
+    )
+    quiet = shown(Diagnosis(verdict="benign", counts={"lines": 80, "sources": 1}))
+    assert "No line of it looks like a failure." in quiet
+    assert "Lines read: 80; sources: 1." in quiet
+
+
+def test_unknown_says_what_would_decide() -> None:
+    lines = shown(Sample("en").undecided()).splitlines()
+    assert lines[0].startswith("Not decided: one watchdog line of one rank says only")
+    assert "cause       unknown: the evidence does not decide" in squeezed_columns(lines)
+    assert "to decide   The logs of all ranks from the same minutes." in squeezed_columns(lines)
+    assert any(line.startswith("candidates") and "slow-rollout, possible" in line for line in lines)
+
+
+def squeezed_columns(lines: list[str]) -> list[str]:
+    return [re.sub(r"^(\S+(?: \S+)?)  +", lambda m: m[1].ljust(12), line) for line in lines]
+
+
+def test_no_cause_at_all() -> None:
+    assert shown(Diagnosis(verdict="inconclusive")).startswith("The input does not show")
+
+
+def test_several_attempts_are_told() -> None:
+    diagnosis = Diagnosis(verdict="benign", attempts=3)
+    assert "attempts     3 in this input; this is about the last" in shown(diagnosis)
+
+
+def test_colour_only_where_the_console_has_it() -> None:
+    diagnosis = Sample("en").diagnosis()
+    plain = shown(diagnosis, verbose=1)
+    coloured = shown(diagnosis, verbose=1, colour=True)
+    assert "\x1b" not in plain
+    assert "\x1b[1;31mCONFLICT" in coloured
+    assert COLOURS.sub("", coloured) == plain
+
+
+@pytest.mark.parametrize("name", ["NO_COLOR", "FORCE_COLOR"])
+def test_the_usual_variables_are_obeyed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TERM", "COLORTERM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    out = io.StringIO()
+    render(Sample("en").diagnosis(), console=Console(file=out, width=80))
+    assert ("\x1b[1;31m" in out.getvalue()) == (name == "FORCE_COLOR")
+
+
+def test_markup_and_escapes_of_the_input_stay_text() -> None:
+    source = Sample("en").diagnosis()
+    excerpt = source.excerpts[0]
+    from msgspec.structs import replace
+
+    text = "[bold]x[/bold] \x1b[2J:smile: [link=http://a]y[/link]"
+    diagnosis = replace(source, excerpts=(replace(excerpt, text=text),))
+    page = shown(diagnosis, verbose=1, width=100)
+    assert "    [bold]x[/bold] :smile: [link=http://a]y[/link]\n" in page
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    diagnoses,
+    st.sampled_from(["en", "zh"]),
+    st.integers(40, 130),
+    st.integers(1, 60),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_whatever_is_said_it_fits_and_stays_text(
+    diagnosis: Diagnosis, language: str, width: int, height: int, verbose: int, colour: bool
+) -> None:
+    text = shown(diagnosis, language, width=width, height=height, verbose=verbose, colour=colour)
+    if colour:
+        text = COLOURS.sub("", text)
+    text.encode("utf-8")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    lines = text.split("\n")
+    assert [line for line in lines if cell_len(line) > width] == []
+    if not verbose:
+        assert len(lines) - 1 <= min(max(height, 24), 40) - 1
