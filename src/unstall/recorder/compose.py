@@ -1,0 +1,218 @@
+"""The parts of a verdict around its suspects: front, health, tails, summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unstall.model.text import Text, say
+from unstall.recorder.groups import Group
+from unstall.recorder.result import RecorderVerdict, Suspect, Tail, Wait, ranks_text, reason
+
+if TYPE_CHECKING:
+    from unstall.recorder.verdict import Judge
+
+_MAX_FRONT = 24
+_TAIL = 8
+_MAX_TAILS = 4
+
+
+def compose(judge: Judge, suspects: tuple[Suspect, ...]) -> RecorderVerdict:
+    """The verdict with everything that a report shows."""
+    incident = judge.incident
+    waits = bool(judge.graph.heads)
+    undecided = list(judge.undecided)
+    for sight in judge.together[:3]:
+        if not suspects:
+            undecided.append(
+                say(
+                    "All {size} members of {group} are in {op} number {seq} with the same sizes, and "
+                    "it does not end: the ranks agree, so look at devices and network.",
+                    size=len(sight.group.ranks or ()) or len(incident.world), group=sight.label,
+                    op=sight.op, seq=sight.seq,
+                )
+            )  # fmt: skip
+    if judge.table.unnamed:
+        undecided.append(
+            say(
+                "{count} groups carry only a number that each process counts for itself (torch 2.2 "
+                "and 2.3); they were not compared.",
+                count=judge.table.unnamed,
+            )
+        )
+    healthy = _healthy(judge, suspects)
+    verdict = "failure" if suspects else "inconclusive" if waits or undecided else "benign"
+    if not suspects and not waits and not incident.dumps:
+        verdict = "inconclusive"
+    return RecorderVerdict(
+        verdict=verdict,
+        summary=_summary(judge, suspects, verdict),
+        suspects=suspects,
+        front=_front(judge),
+        cycles=tuple(judge.cycles[:4]),
+        healthy=tuple(healthy),
+        undecided=tuple(undecided),
+        next_step=_next_step(judge, suspects),
+        notes=(*incident.notes, *_file_notes(judge)),
+        tails=_tails(judge, suspects),
+        ranks=tuple(incident.dumps),
+        missing=incident.absent,
+        label=incident.label,
+        entries=sum(dump.entries for dump in incident.dumps.values()),
+        backends=tuple(sorted({b for dump in incident.dumps.values() for b in dump.backends})),
+        versions=tuple(sorted({d.version for d in incident.dumps.values() if d.version})),
+    )
+
+
+def _summary(judge: Judge, suspects: tuple[Suspect, ...], verdict: str) -> Text:
+    if verdict == "benign":
+        return say("Nothing is unfinished: every recorded operation ended on all ranks.")
+    if not suspects:
+        if not judge.incident.dumps:
+            return say("None of the dumps could be read.")
+        return say("Operations are unfinished, but the dumps name no rank that caused it.")
+    top = suspects[0]
+    peers = [s.rank for s in suspects if s.kind == top.kind and s.score >= top.score - 0.1]
+    names = (
+        say("Rank {rank}", rank=peers[0])
+        if len(peers) == 1
+        else say("Ranks {ranks}", ranks=ranks_text(peers))
+    )
+    if top.tie and top.kind in ("other-operation", "other-size", "other-type", "order-deadlock"):
+        return say(
+            "Ranks {ranks} disagree ({reason}), and no majority tells which of them is right.",
+            ranks=ranks_text([s.rank for s in suspects]),
+            reason=reason(top.kind),
+        )
+    waiting = {r for s in suspects for r in s.waiting} - set(peers)
+    if not waiting:
+        return say("{names}: {reason}.", names=names, reason=reason(top.kind))
+    return say(
+        "{names}: {reason}. {count} ranks wait for it.",
+        names=names,
+        reason=reason(top.kind),
+        count=len(waiting),
+    )
+
+
+def _front(judge: Judge) -> tuple[Wait, ...]:
+    """Where each rank waits first; the same step of parallel groups counts as one."""
+    graph = judge.graph
+    rows: dict[tuple[object, ...], list[int]] = {}
+    for rank, (group, unit) in graph.heads.items():
+        kind = unit.op.split(" ")[0]
+        key = (group.desc or group.name, kind, unit.p2p, None if unit.p2p else unit.seq)
+        rows.setdefault(key, []).append(rank)
+    waits = []
+    for ranks in sorted(rows.values(), key=lambda ranks: (-len(ranks), ranks[0]))[:_MAX_FRONT]:
+        groups = {graph.heads[rank][0].index for rank in ranks}
+        awaited: set[int] = set()
+        for rank in ranks:
+            awaited.update(judge._direct(rank))
+        sight = judge.see.unit(ranks[0], *graph.heads[ranks[0]])
+        waits.append(Wait(sight, tuple(sorted(ranks)), tuple(sorted(awaited)), len(groups)))
+    return tuple(waits)
+
+
+def _healthy(judge: Judge, suspects: tuple[Suspect, ...]) -> list[Text]:
+    found: list[Text] = []
+    idle = [group for group in judge.table.groups if _at_rest(group)]
+    if idle:
+        shown = ", ".join(sorted({group.label for group in idle})[:4])
+        found.append(
+            say(
+                "{count} groups are at rest, all members at the same number: {names}{more}.",
+                count=len(idle), names=shown, more=" …" if len(idle) > 4 else "",
+            )
+        )  # fmt: skip
+    compared = sum(len(log.signatures) // 8 for g in judge.table.groups for log in g.logs.values())
+    if not judge.differences and compared and len(judge.incident.dumps) > 1:
+        found.append(
+            say(
+                "{count} recorded collectives were compared over {ranks} ranks: kind, size and type "
+                "agree everywhere.",
+                count=compared,
+                ranks=len(judge.incident.dumps),
+            )
+        )
+    blamed = {suspect.rank for suspect in suspects}
+    waiting = [rank for rank in judge.graph.heads if rank not in blamed]
+    if waiting and suspects:
+        found.append(say("Ranks {ranks} only wait.", ranks=ranks_text(waiting)))
+    return found
+
+
+def _at_rest(group: Group) -> bool:
+    logs = group.logs
+    if len(logs) < 2 or len(logs) < len(group.members):
+        return False
+    if any(log.pending_count for log in logs.values()):
+        return False
+    ends = {group.enqueued(rank) for rank in logs}
+    return len(ends) == 1 and max(ends) >= 0
+
+
+def _tails(judge: Judge, suspects: tuple[Suspect, ...]) -> tuple[Tail, ...]:
+    chosen: list[tuple[int, str]] = [(s.rank, "suspect") for s in suspects[:_MAX_TAILS]]
+    blamed = {rank for rank, _ in chosen}
+    waiters = suspects[0].waiting if suspects else tuple(judge.graph.heads)
+    chosen += [(rank, "waiting") for rank in waiters if rank not in blamed][:1]
+    tails = []
+    for rank, role in chosen:
+        dump = judge.incident.dumps.get(rank)
+        if dump is None:
+            continue
+        numbers = sorted(dump.details)
+        first = next((n for n in numbers if not dump.details[n].done), None)
+        shown = [n for n in numbers if first is not None and n < first][-2:]
+        shown += [n for n in numbers if first is not None and n >= first]
+        shown = (shown or numbers[-_TAIL:])[:_TAIL]
+        entries = tuple(dump.details[n] for n in shown)
+        labels = tuple(dump.groups[e.group].desc or dump.groups[e.group].name for e in entries)
+        tails.append(Tail(rank, dump.source, role, entries, labels))
+    return tuple(tails)
+
+
+def _next_step(judge: Judge, suspects: tuple[Suspect, ...]) -> Text | None:
+    if not suspects:
+        if judge.graph.heads:
+            return say(
+                "Look at dmesg and nvidia-smi of every node, and run the NCCL tests between the "
+                "nodes of the group."
+            )
+        return None
+    top = suspects[0]
+    steps = {
+        "stuck": say(
+            "Read rank {rank}'s own log and the kernel log (dmesg, Xid) of its node: a dump does not "
+            "say what stopped its device.",
+            rank=top.rank,
+        ),
+        "absent": say(
+            "Look what rank {rank} does instead: its log, or its stack while it hangs "
+            "(py-spy dump --pid PID).",
+            rank=top.rank,
+        ),
+    }
+    if top.kind.startswith("dump-"):
+        return say(
+            "Read the end of rank {rank}'s log and the exit code its launcher reports.",
+            rank=top.rank,
+        )
+    if top.kind in steps:
+        return steps[top.kind]
+    return say("Compare the two code paths below, and what decides between them.")
+
+
+def _file_notes(judge: Judge) -> list[Text]:
+    notes: list[Text] = []
+    incident = judge.incident
+    odd = sum(dump.odd for dump in incident.dumps.values())
+    if odd:
+        notes.append(say("{count} entries could not be understood and were left out.", count=odd))
+    versions = sorted({dump.version for dump in incident.dumps.values() if dump.version})
+    if len(versions) > 1:
+        notes.append(say("The dumps mix schema versions: {names}.", names=", ".join(versions)))
+    missing = [rank for rank in incident.absent if rank not in incident.broken]
+    if missing and incident.dumps:
+        notes.append(say("No dump of ranks {ranks}.", ranks=ranks_text(missing)))
+    return notes

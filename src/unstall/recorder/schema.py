@@ -1,0 +1,506 @@
+"""Every schema of Flight Recorder dumps, reduced to :class:`~unstall.recorder.records.Dump`.
+
+Schemas (PyTorch, torch/csrc/distributed/c10d/FlightRecorder.hpp and NCCLUtils.hpp by release):
+
+* torch 2.2: a bare list of entries; ``seq_id``, ``time_created_us``, no group names;
+* 2.3, version 1.4: a dictionary with ``pg_config``; ``seq_id``;
+* 2.4, 2.1: ``collective_seq_id`` and ``p2p_seq_id``, ``process_group``, element types;
+* 2.5, 2.4: ``timeout_ms``, ``pg_status``, JSON;
+* 2.8, 2.9: thread names, ``nccl_version``;
+* 2.9 and later, 2.10: ``comm_lib_version``; gloo dumps leave ``pg_config`` without names.
+
+Nothing depends on the version's number: a field is used where it is found, so that mixed and later
+versions work. Every size is bounded, for a crafted file may share one list a million times.
+"""
+
+from __future__ import annotations
+
+import marshal
+import math
+import re
+from array import array
+from hashlib import blake2b
+from typing import Any
+
+from unstall.recorder.records import Dump, Entry, FrameTuple, GroupLog, Half, Meaning, Unit
+from unstall.recorder.safety import DumpError
+
+MAX_ENTRIES = 1_000_000
+MAX_GROUPS = 4096
+_MAX_TENSORS = 8192
+_MAX_DIMENSIONS = 65_536
+_MAX_TEXT = 300
+_KEPT_LAST = 12
+_KEPT_PENDING = 16
+_KEPT_FRAMES = 48
+_PENDING_DETAILS = 3
+_ABSENT = -(1 << 62)
+
+# Point-to-point names: ``send 0->1`` and ``recv 1<-0``, ranks within the group.
+_P2P = re.compile(r"(send|recv)(?: (\d{1,7})(->|<-)(\d{1,7}))?\Z")
+
+# Sizes every rank must share, by operation; ranks may differ in the others.
+# Source: torch.distributed's documentation of each collective.
+_SAME_BOTH = frozenset({
+    "all_reduce", "allreduce", "allreduce_coalesced", "all_gather", "allgather", "_all_gather_base",
+    "_allgather_base", "all_gather_single", "all_gather_into_tensor_coalesced",
+    "allgather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base",
+    "reduce_scatter_single", "reduce_scatter_tensor_coalesced", "broadcast", "_broadcast_oop",
+    "reduce", "_reduce_oop", "barrier", "all_reduce_barrier", "allreduce_barrier",
+})  # fmt: skip
+_SAME_INPUT = frozenset({"gather"})
+_SAME_OUTPUT = frozenset({"scatter"})
+_EQUAL_SIDES = frozenset({"all_reduce", "allreduce", "allreduce_coalesced", "broadcast"})
+_ALL_TO_ALL = ("all_to_all", "alltoall")
+
+
+class _Signature:
+    """One distinct kind of entry within a dump."""
+
+    __slots__ = ("closes", "half", "hash", "meaning", "op", "own_rank", "p2p")
+
+    def __init__(self, op: str, inputs: Any, outputs: Any, types: tuple[Any, Any]) -> None:
+        self.op = op
+        self.closes = op == "coalesced" or op in ("ALLGATHER_coalesced", "REDUCE_SCATTER_coalesced")
+        self.half: Half | None = None
+        self.own_rank: int | None = None
+        numels_in, numels_out = [[_numel(size) for size in sizes] for sizes in (inputs, outputs)]
+        total_in, total_out = sum(numels_in), sum(numels_out)
+        match = _P2P.match(op)
+        self.p2p = match is not None
+        if match is not None and match[2] is not None:
+            own, peer = int(match[2]), int(match[4])
+            self.own_rank = own
+            sends = match[1] == "send"
+            self.half = Half(sends, peer, total_in if sends else total_out or total_in)
+        shared: list[Any] = [op]
+        if op in _SAME_BOTH:
+            shared += [numels_in, numels_out, types]
+        elif op in _SAME_INPUT:
+            shared += [numels_in, types[0]]
+        elif op in _SAME_OUTPUT:
+            shared += [numels_out, types[1]]
+        if op in _EQUAL_SIDES and numels_in != numels_out and numels_in and numels_out:
+            shared.append("sides differ")
+        digest = blake2b(repr(shared).encode("utf-8", "replace"), digest_size=8).digest()
+        self.hash = int.from_bytes(digest, "little") >> 1 or 1
+        sides = [_shown(inputs), _shown(outputs)]
+        kinds = [",".join(kind) if isinstance(kind, (list, tuple)) else str(kind) for kind in types]
+        self.meaning = Meaning(
+            op,
+            min(total_in, 1 << 62),
+            min(total_out, 1 << 62),
+            sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}",
+            (kinds[0] if kinds[0] == kinds[1] else f"{kinds[0]} -> {kinds[1]}")[:80],
+            "sizes" if op in _SAME_BOTH | _SAME_INPUT | _SAME_OUTPUT else "",
+        )
+
+
+def _numel(size: Any) -> int:
+    if not isinstance(size, (list, tuple)):
+        return 0
+    return min(abs(math.prod(size)), 1 << 62) if len(size) <= 64 else 0
+
+
+def _shown(sizes: Any) -> str:
+    text = ", ".join(str(list(size)) for size in sizes[:4])
+    return (text + (f", … ({len(sizes)})" if len(sizes) > 4 else ""))[:160]
+
+
+class _Log:
+    """A group while its entries are read."""
+
+    __slots__ = ("desc", "dones", "name", "own_rank", "p2p_units", "pg_id", "received", "sent",
+                 "seqs", "signatures", "units")  # fmt: skip
+
+    def __init__(self, name: str, desc: str, pg_id: int | None) -> None:
+        self.name, self.desc, self.pg_id = name, desc, pg_id
+        # (sequence number, signature, done, entry number, point-to-point, created)
+        self.units: list[tuple[int, _Signature, bool, int, bool, int]] = []
+        self.own_rank: int | None = None
+        self.sent: dict[int, int] = {}
+        self.received: dict[int, int] = {}
+
+
+def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
+    """A dump's plain value in compact form.
+
+    Args:
+        raw: what :func:`unstall.recorder.safety.parse` returned.
+        source: its name.
+        size: its bytes.
+
+    Raises:
+        DumpError: when it is not a Flight Recorder dump.
+    """
+    if isinstance(raw, list):  # torch 2.2
+        raw = {"entries": raw, "version": ""}
+        if raw["entries"] and not _is_entry(raw["entries"][0]):
+            raise DumpError("foreign", "a list of something else than recorded operations")
+    if not isinstance(raw, dict) or not ({"entries", "pg_config", "pg_status"} & raw.keys()):
+        raise DumpError("foreign", "no entries of a Flight Recorder dump")
+    entries = raw.get("entries") or []
+    if not isinstance(entries, list) or (entries and not _is_entry(entries[0])):
+        raise DumpError("foreign", "entries that are no recorded operations")
+    dump = Dump(source, version=_text(raw.get("version")), size=size)
+    dump.library = _text(raw.get("comm_lib_version") or raw.get("nccl_version"))
+    dump.entries = len(entries)
+    _read_entries(dump, entries[-MAX_ENTRIES:])
+    _read_config(dump, raw.get("pg_config"))
+    _read_status(dump, raw.get("pg_status"))
+    dump.inside = _rank_inside(dump)
+    dump.state = "ok" if entries else "idle"
+    return dump
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, dict) and ("profiling_name" in value or "record_id" in value)
+
+
+def _text(value: Any) -> str:
+    return str(value)[:_MAX_TEXT] if isinstance(value, (str, int, float)) else ""
+
+
+def _whole(value: Any, default: int = _ABSENT) -> int:
+    """An integer, also where JSON or another writer has it as digits."""
+    if type(value) is int:
+        return value if -(1 << 62) < value < 1 << 62 else default
+    if isinstance(value, str) and len(value) < 20 and value.lstrip("-").isdigit():
+        return int(value)
+    return default
+
+
+def _read_entries(dump: Dump, entries: list[Any]) -> None:
+    """The loop over all entries; everything in it is paid for two thousand times a rank."""
+    logs: dict[tuple[str, str], _Log] = {}
+    signatures: dict[bytes, _Signature] = {}
+    dumps = marshal.dumps
+    odd, last_entry = 0, None
+    first_number = dump.entries - len(entries)
+    for number, entry in enumerate(entries, first_number + 1):
+        try:
+            inputs, outputs = entry["input_sizes"], entry["output_sizes"]
+            # Both must be lists of numbers two levels deep: `sum` fails on anything else.
+            sum(map(sum, inputs)), sum(map(sum, outputs))
+            if (
+                len(inputs) > _MAX_TENSORS
+                or len(outputs) > _MAX_TENSORS
+                or len(inputs) > 1 and sum(map(len, inputs)) > _MAX_DIMENSIONS
+                or len(outputs) > 1 and sum(map(len, outputs)) > _MAX_DIMENSIONS
+            ):  # fmt: skip
+                raise ValueError
+            name = entry["profiling_name"]
+            kinds_in, kinds_out = entry.get("input_dtypes", ()), entry.get("output_dtypes", ())
+            if type(name) is not str or len(name) > _MAX_TEXT:
+                raise ValueError
+            kind_in = kinds_in[0] if len(kinds_in) == 1 else _kinds(kinds_in)
+            kind_out = kinds_out[0] if len(kinds_out) == 1 else _kinds(kinds_out)
+            if type(kind_in) is not str or type(kind_out) is not str:
+                raise ValueError
+            key = dumps((name, inputs, outputs, kind_in[:80], kind_out[:80]), 2)
+            signature = signatures.get(key)
+            if signature is None:
+                backend, _, op = name.rpartition(":")
+                if backend and backend not in dump.backends and len(dump.backends) < 8:
+                    dump.backends.append(backend)
+                signature = _Signature(op, inputs, outputs, (kind_in, kind_out))
+                if len(signatures) < 100_000:
+                    signatures[key] = signature
+            pair = entry.get("process_group")
+            if pair is None:
+                pg_id = _whole(entry.get("pg_id"), 0)
+                group_key = (str(pg_id), "")
+            else:
+                group_key = (pair[0], pair[1])
+                if type(pair[0]) is not str or type(pair[1]) is not str:
+                    raise ValueError
+            log = logs.get(group_key)
+            if log is None:
+                if len(logs) >= MAX_GROUPS or len(group_key[0]) + len(group_key[1]) > 600:
+                    raise ValueError
+                pg_id = _whole(entry.get("pg_id"))
+                log = logs[group_key] = _Log(*group_key, None if pg_id == _ABSENT else pg_id)
+            p2p = entry.get("is_p2p")
+            if p2p is None:
+                p2p = signature.p2p
+            seq = entry.get("p2p_seq_id" if p2p else "collective_seq_id")
+            if type(seq) is not int:
+                seq = _whole(entry.get("seq_id") if seq is None else seq)
+                if seq == _ABSENT:
+                    raise ValueError
+            done = (
+                entry.get("state") == "completed"
+                or bool(entry.get("retired"))
+                or bool(entry.get("time_discovered_completed_ns"))
+            )
+            created = entry.get("time_created_ns")
+            if type(created) is not int:
+                created = _created(entry)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            odd += 1
+            continue
+        last_entry = created or last_entry
+        half = signature.half
+        if half is not None:
+            log.own_rank = signature.own_rank
+            counts = log.sent if half.sends else log.received
+            counts[half.peer] = counts.get(half.peer, 0) + 1
+        if signature.closes:
+            _close_batch(log, seq, signature, done, number, bool(p2p), created)
+        else:
+            log.units.append((seq, signature, done, number, bool(p2p), created))
+        if not dump.first_created:
+            dump.first_created = created
+    dump.last_created = last_entry or 0
+    dump.odd = odd
+    if entries and isinstance(entries[0], dict):
+        dump.wrapped = first_number > 0 or _whole(entries[0].get("record_id"), 0) > 0
+    details: set[int] = set(
+        range(max(first_number, dump.entries - _KEPT_LAST) + 1, dump.entries + 1)
+    )
+    for log in logs.values():
+        group = _finish(dump, log)
+        details.update(unit.number for unit in group.pending[:_PENDING_DETAILS])
+        dump.groups.append(group)
+    index = {(group.name, group.desc): at for at, group in enumerate(dump.groups)}
+    for number in sorted(details):
+        entry = read_entry(entries[number - first_number - 1], number, index)
+        if entry is not None:
+            dump.details[number] = entry
+
+
+class _Batch:
+    """Stands for a coalesced batch where a signature is asked; built when its end is met."""
+
+    __slots__ = ("closes", "half", "hash", "meaning", "op", "p2p", "parts")
+
+    def __init__(self, closer: _Signature, members: list[Any]) -> None:
+        self.closes, self.half, self.op = True, None, closer.op
+        self.p2p = any(member.p2p for member in members)
+        self.parts = tuple(member.half for member in members if member.half is not None)
+        shared = [closer.op, *(member.hash for member in members)]
+        digest = blake2b(repr(shared).encode(), digest_size=8).digest()
+        self.hash = 0 if self.p2p else int.from_bytes(digest, "little") >> 1 or 1
+        names = ", ".join(f"{member.op} {member.meaning.shape}" for member in members[:3])
+        more = f", … ({len(members)})" if len(members) > 3 else ""
+        total_in = min(sum(member.meaning.numel_in for member in members), 1 << 62)
+        total_out = min(sum(member.meaning.numel_out for member in members), 1 << 62)
+        self.meaning = Meaning(closer.op, total_in, total_out, (names + more)[:160], "", "sizes")
+
+
+def _close_batch(
+    log: _Log, seq: int, closer: Any, done: bool, number: int, p2p: bool, created: int
+) -> None:
+    """Join the entries of a batch to the entry that ends it.
+
+    Within a batch torch marks only the last entry as finished (ProcessGroupNCCL::endCoalescing);
+    its members stay ``scheduled`` for ever and share its sequence number.
+    """
+    units, members = log.units, []
+    while units and units[-1][0] == seq and not units[-1][1].closes and len(members) < 65_536:
+        members.append(units.pop())
+    if members:
+        members.reverse()
+        p2p = p2p or members[0][4]
+        created = created or members[-1][5]
+        closer = _Batch(closer, [member[1] for member in members])
+    units.append((seq, closer, done, number, p2p, created))
+
+
+def _finish(dump: Dump, log: _Log) -> GroupLog:
+    """A group's columns and its unfinished operations."""
+    group = GroupLog(log.name, log.desc, pg_id=log.pg_id, own_rank=log.own_rank, pending=[])
+    group.sent, group.received = log.sent, log.received
+    seqs, hashes = [], []
+    for seq, signature, done, number, p2p, created in log.units:
+        if p2p:
+            group.last_p2p = max(group.last_p2p, seq)
+        else:
+            seqs.append(seq)
+            hashes.append(signature.hash)
+            if signature.hash not in dump.meanings and len(dump.meanings) < 4096:
+                dump.meanings[signature.hash] = signature.meaning
+            if done and seq > group.last_done:
+                group.last_done = seq
+        if not done:
+            group.pending_count += 1
+            if len(group.pending) < _KEPT_PENDING:
+                half = signature.half
+                parts = getattr(signature, "parts", () if half is None else (half,))
+                group.pending.append(
+                    Unit(seq, p2p, signature.op, number, signature.hash, parts[:1024], created)
+                )
+                dump.meanings.setdefault(signature.hash, signature.meaning)
+    if seqs:
+        group.last = max(seqs)
+        group.first, group.signatures = _column(seqs, hashes, dump.wrapped)
+    return group
+
+
+def _column(seqs: list[int], hashes: list[int], wrapped: bool) -> tuple[int, bytes]:
+    """Signatures as one column from the first sequence number on, gaps filled with 0."""
+    del wrapped
+    first, last = seqs[0], seqs[-1]
+    if last - first + 1 == len(seqs) and all(map(int.__lt__, seqs, seqs[1:])):
+        return first, array("Q", hashes).tobytes()
+    start = max(0, len(seqs) - 1)
+    while start and 0 <= seqs[start] - seqs[start - 1] <= 64:  # the newest run that only grows
+        start -= 1
+    first = seqs[start]
+    column = array("Q", bytes(8 * (seqs[-1] - first + 1)))
+    for seq, value in zip(seqs[start:], hashes[start:], strict=True):
+        before = column[seq - first]
+        # Several entries under one number: a batch whose end was not recorded.
+        column[seq - first] = value if not before else (before * 31 + value) & ((1 << 63) - 1)
+    return first, column.tobytes()
+
+
+def _kinds(kinds: Any) -> str:
+    if isinstance(kinds, str):
+        return kinds
+    if len(kinds) > _MAX_TENSORS or any(type(kind) is not str for kind in kinds):
+        raise ValueError
+    return ",".join(sorted({kind[:40] for kind in kinds}))
+
+
+def _created(entry: dict[str, Any]) -> int:
+    """Nanoseconds since 1970; torch 2.2 wrote microseconds."""
+    micro = _whole(entry.get("time_created_us"), 0)
+    return micro * 1000 if 0 < micro < 1 << 53 else _whole(entry.get("time_created_ns"), 0)
+
+
+def _read_config(dump: Dump, config: Any) -> None:
+    """Members of each group, and groups of which no operation is recorded."""
+    if not isinstance(config, dict):
+        return
+    known: dict[tuple[str, str], GroupLog] = {(g.name, g.desc): g for g in dump.groups}
+    by_name = {group.name: group for group in dump.groups}
+    for key, value in list(config.items())[:MAX_GROUPS]:
+        if not isinstance(value, dict) or not isinstance(key, str) or not key:
+            continue  # gloo: one nameless group without members
+        name, desc = _text(value.get("name", key)), _text(value.get("desc"))
+        ranks = value.get("ranks", "")
+        if isinstance(ranks, (list, tuple)):
+            ranks = str([rank for rank in ranks[:1_000_000] if type(rank) is int])
+        if not isinstance(ranks, str) or len(ranks) > 8 << 20 or not re.search(r"\d", ranks):
+            ranks = ""
+        group = known.get((name, desc)) or by_name.get(name)
+        if group is None:
+            group = GroupLog(name, desc, pending=[], sent={}, received={})
+            dump.groups.append(group)
+            by_name[name] = known[(name, desc)] = group
+        group.ranks = ranks
+        group.desc = group.desc or desc
+
+
+def _read_status(dump: Dump, status: Any) -> None:
+    """Last enqueued and completed operation of each group.
+
+    ``pg_status`` goes by this process's own number of a group (``pg_id``), which only entries tie
+    to a name. For groups without entries: a process numbers its groups in the order in which they
+    were made, and names made of digits count up in that order too, so both lists line up when they
+    are equally long and agree wherever entries tell (seen in dumps of torch 2.5 to 2.13).
+    """
+    if not isinstance(status, dict):
+        return
+    by_id: dict[int, dict[Any, Any]] = {}
+    for key, value in list(status.items())[:MAX_GROUPS]:
+        pg_id = _whole(key)
+        if pg_id != _ABSENT and isinstance(value, dict):
+            by_id[pg_id] = value
+    named = {group.pg_id: group for group in dump.groups if group.pg_id is not None}
+    digits = [group for group in dump.groups if group.name.isdigit() and len(group.name) < 10]
+    if len(digits) == len(dump.groups) == len(by_id):
+        lined = dict(zip(sorted(by_id), sorted(digits, key=lambda g: int(g.name)), strict=True))
+        if all(lined.get(pg_id) is group for pg_id, group in named.items()):
+            named = lined
+    elif len(by_id) == 1 and len(dump.groups) == 1:
+        named = {next(iter(by_id)): dump.groups[0]}
+    for pg_id, value in by_id.items():
+        group = named.get(pg_id)
+        if group is None:
+            continue
+        group.pg_id = pg_id
+        enqueued = _whole(value.get("last_enqueued_collective"))
+        completed = _whole(value.get("last_completed_collective"))
+        group.enqueued = None if enqueued == _ABSENT else enqueued
+        group.completed = None if completed == _ABSENT else completed
+
+
+def _rank_inside(dump: Dump) -> int | None:
+    """The rank, where the groups' members leave only one possible."""
+    common: set[int] | None = None
+    for text in {group.ranks for group in dump.groups if group.ranks}:
+        members = set(members_of(text))
+        common = members if common is None else common & members
+    if common is not None and len(common) == 1:
+        return next(iter(common))
+    for group in dump.groups:
+        if group.own_rank is not None and group.ranks:
+            members_list = members_of(group.ranks)
+            if group.own_rank < len(members_list):
+                return members_list[group.own_rank]
+    return None
+
+
+def members_of(text: str) -> tuple[int, ...]:
+    """``"[0, 2, 4]"`` as numbers, in the group's own order."""
+    return tuple(int(digits) for digits in re.findall(r"\d{1,9}", text))
+
+
+def read_entry(
+    entry: Any, number: int, groups: dict[tuple[str, str], int]
+) -> Entry | None:  # fmt: skip
+    """One entry in full, or ``None`` where it cannot be understood."""
+    try:
+        pair = entry.get("process_group") or (str(_whole(entry.get("pg_id"), 0)), "")
+        name = entry["profiling_name"]
+        op = name.rpartition(":")[2]
+        p2p = entry.get("is_p2p")
+        p2p = bool(_P2P.match(op)) if p2p is None else bool(p2p)
+        seq = _whole(entry.get("p2p_seq_id" if p2p else "collective_seq_id", entry.get("seq_id")))
+        return Entry(
+            number,
+            groups[(pair[0], pair[1])],
+            seq,
+            p2p,
+            op[:_MAX_TEXT],
+            _sizes(entry.get("input_sizes")),
+            _sizes(entry.get("output_sizes")),
+            _names(entry.get("input_dtypes")),
+            _names(entry.get("output_dtypes")),
+            _text(entry.get("state")),
+            entry.get("state") == "completed"
+            or bool(entry.get("retired"))
+            or bool(entry.get("time_discovered_completed_ns")),
+            _created(entry),
+            _whole(entry.get("timeout_ms"), 0),
+            _frames(entry.get("frames")),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def _sizes(sizes: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(n for n in size[:16] if type(n) is int and -(1 << 62) < n < 1 << 62)
+        for size in sizes[:16]
+        if isinstance(size, (list, tuple))
+    )
+
+
+def _names(kinds: Any) -> tuple[str, ...]:
+    if isinstance(kinds, str):
+        return (kinds[:80],)
+    return tuple(kind[:80] for kind in (kinds or ())[:16] if isinstance(kind, str))
+
+
+def _frames(frames: Any) -> tuple[FrameTuple, ...]:
+    if not isinstance(frames, list):
+        return ()
+    kept = []
+    for frame in frames[:_KEPT_FRAMES]:
+        if isinstance(frame, dict):
+            line = _whole(frame.get("line"), 0)
+            kept.append((_text(frame.get("name")), _text(frame.get("filename")), line))
+    return tuple(kept)
