@@ -6,14 +6,18 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 
 from tests.reports.sample import Sample
 from tests.reports.strange import diagnoses
-from unstall.model.findings import Diagnosis
+from unstall.model.facts import Place
+from unstall.model.findings import Diagnosis, Ranked
+from unstall.model.text import verbatim
 from unstall.reports.terminal import render
 
+FAR = "/mnt/shared-storage/experiments/2031-03-07/run-0017/node-004/stdout/"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -87,7 +91,7 @@ def test_the_verdict_in_chinese() -> None:
         "原因      engine-desync：几乎可以确定（91%）",
         "源头      answer server（rollout，vllm），rank 1",
         "进程组    数据并行组，PG ID 4，PG GUID 12，rank 0, 1",
-        "集合通信  ALLREDUCE，SeqNum 7009，2 个元素，超时 10 分钟",
+        "通信操作  ALLREDUCE，SeqNum 7009，2 个元素，超时 10 分钟",
         "开始时间  3 月 7 日 04:05:06.250",
         "等待方    answer server 的 rank 0 只是在等待",
     ]
@@ -187,8 +191,6 @@ def test_the_usual_variables_are_obeyed(name: str, monkeypatch: pytest.MonkeyPat
 def test_markup_and_escapes_of_the_input_stay_text() -> None:
     source = Sample("en").diagnosis()
     excerpt = source.excerpts[0]
-    from msgspec.structs import replace
-
     text = "[bold]x[/bold] \x1b[2J:smile: [link=http://a]y[/link]"
     diagnosis = replace(source, excerpts=(replace(excerpt, text=text),))
     page = shown(diagnosis, verbose=1, width=100)
@@ -216,3 +218,38 @@ def test_whatever_is_said_it_fits_and_stays_text(
     assert [line for line in lines if cell_len(line) > width] == []
     if not verbose:
         assert len(lines) - 1 <= min(max(height, 24), 40) - 1
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (100, 40)])
+def test_a_crowded_verdict_keeps_every_part(language: str, width: int, height: int) -> None:
+    text = shown(crowded(language), language, width=width, height=height)
+    lines = text.splitlines()
+    assert len(lines) <= height - 1
+    labels = {
+        "en": "cause origin group operation since waiting why fixes candidates",
+        "zh": "原因 源头 进程组 通信操作 开始时间 等待方 依据 已排除 解决办法 下一步 其他可能",
+    }
+    english = ["ruled out", "next step", "less likely"]
+    wanted = labels[language].replace(" candidates", "").split()
+    for label in wanted + (english if language == "en" else []):
+        assert [line for line in lines if line.startswith(label + " ")] != [], label
+    assert sum("answers.log:" in line for line in lines) >= 3
+
+
+def crowded(language: str) -> Diagnosis:
+    """More than a screen holds: long sentences, long paths, many items."""
+    source = Sample(language).diagnosis()
+    first = source.causes[0].finding
+    filler = " and it goes on" * 9 if language == "en" else "，而且还没有说完" * 8
+    words = str(first.summary) + filler
+    support = tuple(
+        replace(item, text=verbatim(f"{item.text}{filler}"), place=Place(FAR + "answers.log", 7))
+        for item in first.support
+    )
+    fixes = tuple(replace(fix, text=verbatim(f"{fix.text}{filler}")) for fix in first.fixes * 2)
+    step = verbatim(f"{first.next_step}{filler}")
+    finding = replace(first, summary=verbatim(words), support=support, fixes=fixes, next_step=step)
+    ruled_out = tuple(replace(e, why=verbatim(f"{e.why}{filler}")) for e in source.exonerated * 3)
+    causes = (Ranked(finding, 0.91), *source.causes[1:])
+    return replace(source, causes=causes, exonerated=ruled_out)
