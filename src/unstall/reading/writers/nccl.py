@@ -70,7 +70,7 @@ _IB_DEVICE = re.compile(r"NET/IB ?: ?([A-Za-z]\w{1,30}:\d{1,3}) ", re.ASCII)
 _ERROR_WORDS = re.compile(r"failed : (\S.{0,100})|returned (\d{1,4}\([^()]{1,80}\))", re.ASCII)
 _RANKS = re.compile(r"rank (\d{1,9}) version (\d{1,9}) rank (\d{1,9}) version (\d{1,9})", re.ASCII)
 _VERSIONS = re.compile(r"local: ([\d.]{1,20}), remote:? ([\d.]{1,20})", re.ASCII)
-_INTERFACE = re.compile(r"interface ([^\s,;]{1,60})", re.ASCII)
+_INTERFACE = re.compile(r"interface (?!found|in )([^\s,;]{1,60})", re.ASCII)
 _SIZES = re.compile(
     r"collective mismatch error, local size (\d{1,20}) remote size (\d{1,20})"
     r"|Message truncated : received (\d{1,20}) bytes instead of (\d{1,20})",
