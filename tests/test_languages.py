@@ -33,13 +33,25 @@ class Said(NamedTuple):
 
 
 def find_said(source: str, name: str) -> list[Said]:
+    """Calls of ``say`` under whatever name a module imported it; other methods may be called so."""
+    tree = ast.parse(source)
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "unstall.model.text"
+        for alias in node.names
+        if alias.name == "say"
+    }
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         called = node.func
-        title = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
-        if title != "say":
+        if isinstance(called, ast.Attribute):
+            known = called.attr == "say" and getattr(called.value, "id", "") == "text"
+        else:
+            known = isinstance(called, ast.Name) and called.id in names
+        if not known:
             continue
         first = node.args[0] if node.args else None
         literal = isinstance(first, ast.Constant) and isinstance(first.value, str)
@@ -82,11 +94,13 @@ def translations(language: str) -> list[tuple[str, str, str]]:
 
 def test_the_search_sees_literals_joined_literals_and_what_is_none() -> None:
     source = (
-        'say("a {x}", x=1)\ntext.say("b"\n  " c")\nsay(f"d {e}")\nsay(name, **more)\nhear("f")\n'
+        "from unstall.model.text import say, say as tell\n"
+        'say("a {x}", x=1)\ntext.say("b"\n  " c")\nsay(f"d {e}")\ntell(name, **more)\n'
+        'hear("f")\ndrafts.say(fact)\n'
     )
-    found = find_said(source, "m.py")
+    found = sorted(find_said(source, "m.py"))
     assert [item.template for item in found] == ["a {x}", "b c", None, None]
-    assert [item.where for item in found] == ["m.py:1", "m.py:2", "m.py:4", "m.py:5"]
+    assert [item.where for item in found] == ["m.py:2", "m.py:3", "m.py:5", "m.py:6"]
     assert found[0].filled == {"x"}
     assert not found[3].all_known
 
