@@ -102,7 +102,8 @@ def wait_of(thread: ThreadStack) -> Wait:
         elif sign.level == WAIT:
             chosen = (index, sign)
             break
-        elif chosen is None:
+        elif chosen is None or (frames[chosen[0]].native and not frame.native):
+            # Of a native lock inside Python's, Python's name tells more.
             chosen = (index, sign)
     if chosen is None:
         chosen = work

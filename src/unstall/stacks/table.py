@@ -190,6 +190,8 @@ SIGNS: tuple[FrameSign, ...] = (
     FrameSign(
         (
             "_ConnectionBase.recv",
+            "_ConnectionBase.send",
+            "Connection._send",
             "_ConnectionBase.recv_bytes",
             "_ConnectionBase.poll",
             "Connection._recv",
@@ -473,6 +475,14 @@ SIGNS: tuple[FrameSign, ...] = (
         "disk",
         native=True,
         source="CPython, posixmodule.c and fileio.c; libc (run)",
+    ),
+    FrameSign(
+        ("write", "__write", "writev", "pwrite", "read", "__read", "pread64", "readv"),
+        "",
+        "disk",
+        level=PRIMITIVE,
+        native=True,
+        source="libc (run): a file, or a pipe that nobody empties",
     ),
     FrameSign(
         ("FileLock.acquire", "BaseFileLock.acquire"),

@@ -27,6 +27,7 @@ _PYTHON = re.compile(
 )
 _PYTHON_BT = re.compile(r'File "(.{0,1000}?)", line (\d{1,9}), in (.{1,500})$')
 _INFERIOR = re.compile(r"\[Inferior \d{1,9} \(process (\d{1,10})\)")
+_ADDRESS = re.compile(r"#0 +0x[0-9a-f]{1,16} in ")
 _PLACE = re.compile(r" at (\S{1,1000}):(\d{1,9})$")
 _LIBRARY = re.compile(r" from (\S{1,1000})$")
 _STRANGE_LINES = 25
@@ -47,6 +48,12 @@ def native_frame(text: str) -> Frame | None:
     if place is not None:
         return Frame(function, place[1][:LONGEST_NAME], int(place[2]), True)
     return Frame(function, library[1][:LONGEST_NAME] if library else "", None, True)
+
+
+def _begins_backtrace(text: str) -> bool:
+    """Whether ``#0 …`` is gdb's: other programs number their lines and frames so, too."""
+    frame = native_frame(text)
+    return frame is not None and (frame.line is not None or _ADDRESS.match(text) is not None)
 
 
 class Gdb(BlockReader):
@@ -82,7 +89,7 @@ class Gdb(BlockReader):
             block.mode = "python"
             if not block.threads:
                 block.start_thread(OpenThread("MainThread"))
-        elif stripped.startswith("#0 ") and native_frame(stripped) is not None:
+        elif stripped.startswith("#0 ") and _begins_backtrace(stripped):
             block = block or self.open(line)
             if not block.threads or (block.thread is not None and block.thread.native):
                 block.start_thread(OpenThread())
