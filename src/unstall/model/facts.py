@@ -10,10 +10,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from unstall.model.text import Text
+
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """Where something stands: a source as the user named it (``logs.tgz!rank0.log`` for a member
-    of an archive, ``-`` for standard input) and a line counted from 1."""
+    """Where something stands.
+
+    A source as the user named it (``logs.tgz!rank0.log`` for a member of an archive, ``-`` for
+    standard input) and a line counted from 1.
+    """
 
     source: str
     line: int
@@ -37,9 +42,7 @@ class Moment(msgspec.Struct, frozen=True, order=True):
 
     def earlier(self, milliseconds: float) -> Moment:
         """The moment so many milliseconds before this one."""
-        return Moment(
-            self.stamp - timedelta(milliseconds=milliseconds), self.year_known, self.zone
-        )
+        return Moment(self.stamp - timedelta(milliseconds=milliseconds), self.year_known, self.zone)
 
     def seconds_since(self, other: Moment) -> float:
         """Seconds from ``other`` to this one; years count only where both are known."""
@@ -135,8 +138,9 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class CollectiveTimeout(Fact, frozen=True, kw_only=True):
-    """A watchdog (or a blocking wait) gave an operation up. One fact for each rank, group and
-    sequence number, however often the text is repeated.
+    """A watchdog (or a blocking wait) gave an operation up.
+
+    One fact for each rank, group and sequence number, however often the text is repeated.
 
     Attributes:
         work: the operation; its ``op`` is ``""`` for back ends that do not name it (nccl2).
@@ -229,8 +233,9 @@ class DesyncReport(Fact, frozen=True, kw_only=True):
 
 
 class CollectiveMismatch(Fact, frozen=True, kw_only=True):
-    """Two ranks ran different operations or shapes at one place (TORCH_DISTRIBUTED_DEBUG=DETAIL,
-    gloo's size check, NCCL's).
+    """Two ranks ran different operations or shapes at one place.
+
+    Told by TORCH_DISTRIBUTED_DEBUG=DETAIL, by gloo's size check, or by NCCL.
 
     Attributes:
         mine, other: ``(rank, operation, shape as written, sequence number)`` as far as told.
@@ -327,7 +332,8 @@ class CudaError(Fact, frozen=True, kw_only=True):
     """A CUDA error's text.
 
     Attributes:
-        name: canonical name without the prefix: ``IllegalAddress``, ``Assert``, ``EccUncorrectable``,
+        name: canonical name without the prefix: ``IllegalAddress``, ``Assert``,
+            ``EccUncorrectable``,
             ``LaunchFailure``, ``MisalignedAddress``, ``NvlinkUncorrectable``, ``OutOfMemory``,
             ``NotReady802`` …
         text: as written.
@@ -506,8 +512,9 @@ class ProcessEnd(Fact, frozen=True, kw_only=True):
 
 
 class SignalSent(Fact, frozen=True, kw_only=True):
-    """A launcher or operator sent a signal (``closing signal SIGTERM``): a consequence, unless it
-    is the first event of the log.
+    """A launcher or operator sent a signal (``closing signal SIGTERM``).
+
+    A consequence, unless it is the first event of the log.
 
     Attributes:
         target_pid: process that got it, where told.
@@ -554,7 +561,8 @@ class ResourceLimit(Fact, frozen=True, kw_only=True):
     """The system refused a resource.
 
     Attributes:
-        kind: ``threads``, ``files``, ``shm``, ``memory``, ``disk``, ``semaphores``, ``locked-memory``.
+        kind: ``threads``, ``files``, ``shm``, ``memory``, ``disk``, ``semaphores``,
+            ``locked-memory``.
         path: file or segment concerned.
         size: bytes wanted.
     """
@@ -568,7 +576,8 @@ class SchedulerEvent(Fact, frozen=True, kw_only=True):
     """What a scheduler did to the job.
 
     Attributes:
-        kind: ``cancelled``, ``time-limit``, ``preempted``, ``node-failure``, ``evicted``, ``requeued``.
+        kind: ``cancelled``, ``time-limit``, ``preempted``, ``node-failure``, ``evicted``,
+            ``requeued``.
         scheduler: ``slurm``, ``kubernetes``, ``ray``, ``volcano`` …
     """
 
@@ -594,7 +603,7 @@ class ResourceLeak(Fact, frozen=True, kw_only=True):
     count: int | None = None
 
 
-# --- what programs print while they work ------------------------------------------------------------
+# --- what programs print while they work -----------------------------------------------------
 
 
 class Progress(Fact, frozen=True, kw_only=True):
@@ -630,7 +639,8 @@ class Phase(Fact, frozen=True, kw_only=True):
 
     Attributes:
         kind: ``tokenize``, ``load-data``, ``load-model``, ``save``, ``evaluate``, ``generate``,
-            ``reward``, ``weight-sync``, ``compile``, ``graph-capture``, ``init``, ``train``, ``end``.
+            ``reward``, ``weight-sync``, ``compile``, ``graph-capture``, ``init``, ``train``,
+            ``end``.
         finished: whether it says that the phase ended.
         detail: name of the file, key or object concerned.
     """
@@ -727,7 +737,8 @@ class Remark(Fact, frozen=True, kw_only=True):
     """A person's note about the run: no output for 3 h, GPUs at 0 %, devices used.
 
     Attributes:
-        topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``, ``worked-before``.
+        topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``,
+            ``worked-before``.
         values: what was said: ``hours``, ``devices``, …
     """
 
@@ -735,7 +746,7 @@ class Remark(Fact, frozen=True, kw_only=True):
     values: dict[str, str] = {}
 
 
-# --- stacks and recorder dumps -----------------------------------------------------------------------
+# --- stacks and recorder dumps ---------------------------------------------------------------
 
 
 class ThreadStack(msgspec.Struct, frozen=True):
@@ -789,12 +800,14 @@ class Unreadable(Fact, frozen=True, kw_only=True):
     """Something of the input could not be read; the rest was.
 
     Attributes:
-        reason: what was wrong, what was done about it, and what to try.
+        reason: what was wrong, what was done about it, and what to try, in English.
         fatal: nothing at all of that source was read.
+        text: the reason as a sentence that can be shown in the report's language.
     """
 
     reason: str
     fatal: bool = True
+    text: Text | None = None
 
 
 class Mention(Fact, frozen=True, kw_only=True):

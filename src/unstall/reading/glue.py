@@ -1,0 +1,87 @@
+"""Several records on one line, taken apart.
+
+Threads and processes share a terminal, so a record can begin where another's line has not ended;
+progress bars end without a line end; collectors put a whole stack into one escaped string.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_A = re.ASCII
+# Where another writer's record begins. Each alternative starts with a literal or stands behind a
+# character that cannot belong to it, so that the search stays linear.
+_RECORD = re.compile(
+    r"""
+      \[rank\d{1,6}\]:(?:\[[VIWEF][\ \d]|[VIWEF]\d{4}\ |\ Traceback|\ \ )
+    | \[[VIWEF](?:\d{3,4}\ \d\d:\d\d:\d\d\.\d{1,9}|)\ [A-Za-z_][\w.+-]{0,79}\.(?:cpp|hpp|h|cc|cu):\d
+    | (?<![A-Za-z0-9])[VIWEF]\d{4}\ \d\d:\d\d:\d\d\.\d{6}\ \d{1,18}\ [^\s\]:]{1,300}:\d{1,7}\]
+    | (?<![A-Za-z])(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)\ \d\d-\d\d\ \d\d:\d\d:\d\d\ \[?
+      [^\s:\]]{1,80}:\d
+    | \((?:EngineCore|APIServer|Worker|VllmWorker|RayWorkerWrapper)[\w.]{0,40}\ (?:rank=\d{1,6}\ )?
+      pid=\d{1,10}\)\ (?:INFO|WARN|ERROR|DEBUG|Traceback|\ )
+    | (?<![\w.-])[A-Za-z0-9][\w.-]{0,63}:\d{1,8}:\d{1,8}\ \[\d{1,3}\]\ (?:NCCL\ |[\w/]{1,60}\.cc:\d)
+    | terminate\ called\ (?:after\ throwing|without\ an\ active)
+    | (?<=\S)\ {0,2}frame\ \#\d{1,4}:[ ]
+    """,
+    re.VERBOSE | _A,
+)
+# One of these stands in every line that holds such a beginning; they cost less to look for.
+_HINTS = (".cpp:", ".hpp:", "[rank", ".py:", "pid=", "NCCL ", "terminate called", "frame #",
+          ".h:", ".cc:", ".cu:")  # fmt: skip
+# The end of a tqdm bar: [elapsed<remaining, rate, postfix].
+_BAR_END = re.compile(r"\[\d[\d:]{0,12}<[\d:?, days]{1,20}, [^\]\[\n]{0,300}\]", _A)
+_ESCAPED_STACK = re.compile(r"\\n {0,4}(?:File |frame #|\[rank\d|Traceback|Exception raised|\w)")
+_UNESCAPE = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\'": "'", "\\\\": "\\", "\\r": ""}
+_ESCAPES = re.compile(r"\\[nrt\"'\\]")
+
+
+class Piece(NamedTuple):
+    """A part of a line.
+
+    Attributes:
+        text: the part.
+        other: another writer than the part before may have written it.
+    """
+
+    text: str
+    other: bool
+
+
+def unglue(text: str) -> list[Piece]:
+    """The records of one line; mostly one."""
+    cuts: dict[int, bool] = {}
+    if any(hint in text for hint in _HINTS):
+        for found in _RECORD.finditer(text, 1):
+            cuts[found.start()] = not found[0].lstrip().startswith("frame #")
+    if "<" in text and "]" in text:
+        for found in _BAR_END.finditer(text):
+            if text[found.end() :].strip():
+                cuts.setdefault(found.end(), False)
+    if not cuts:
+        return [Piece(text, other=False)]
+    pieces: list[Piece] = []
+    start, other = 0, False
+    for cut in [*sorted(cuts), len(text)]:
+        part = text[start:cut]
+        if part.strip():
+            pieces.append(Piece(part if not start or other else part.lstrip(), other))
+        start, other = cut, cuts.get(cut, False)
+    return pieces
+
+
+def unescape(text: str) -> str:
+    """A stack that was put into one quoted string, with its line ends; else the text itself.
+
+    Elastic's error files, Ray's and collectors' JSON write a traceback so.
+    """
+    if "\\n" not in text or text.count("\\n") < 2:
+        return text
+    if (
+        "Traceback (most recent call last):\\n" not in text
+        and "\\nframe #" not in text
+        and "\\n[rank" not in text
+    ):
+        return text
+    return _ESCAPES.sub(lambda found: _UNESCAPE[found[0]], text)

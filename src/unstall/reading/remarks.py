@@ -1,0 +1,137 @@
+"""What people note beside a log, in English and Chinese: silence, idle devices, what worked before.
+
+Only lines that a person wrote are looked at, never a program's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+_I = re.IGNORECASE
+_NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
+_UNIT = r"(hours?|hrs?|h|minutes?|mins?|min|m|days?|d|seconds?|secs?|s)\b"
+_UNIT_ZH = r"(?:个)?(?:多)?(小时|分钟|天|秒|h\b|min\b)"
+_HOURS = {"h": 1.0, "m": 1 / 60, "d": 24.0, "s": 1 / 3600, "小": 1.0, "分": 1 / 60, "天": 24.0,
+          "秒": 1 / 3600}  # fmt: skip
+
+Values = dict[str, str]
+_Make = Callable[[re.Match[str]], Values]
+
+
+def _hours(found: re.Match[str]) -> Values:
+    return {"hours": f"{float(found[1]) * _HOURS[found[2][0].lower()]:.4g}"}
+
+
+def _nothing(_: re.Match[str]) -> Values:
+    return {}
+
+
+def _devices(found: re.Match[str]) -> Values:
+    return {"devices": ",".join(re.findall(r"\d+", found[1])), "use": found[2].lower()}
+
+
+def _count(found: re.Match[str]) -> Values:
+    return {"count": found[1], "model": found[2].upper()}
+
+
+_SILENT = r"(?:output|logs?|progress|response|log output|log lines?)"
+_STUCK = r"(?:hang(?:s|ing|ed)?|hung|stuck|freezes|freezing|frozen|stall(?:s|ed)|blocked|idle)"
+_STUCK_ZH = r"(?:卡住|卡死|卡在|挂起|挂住|挂死|hang住?|不动了?|停住)"
+_SILENT_ZH = r"(?:没有|无|没)(?:任何|新的?|再)?(?:输出|日志|进展|反应|响应|打印)"
+
+# Topic, pattern, values. Of one topic the first that fits counts.
+_NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
+    ("no-output", re.compile(
+        rf"\bno (?:more |further |new |other |any ){{0,2}}{_SILENT}\b[^.;\n]{{0,40}}?"
+        rf"\b{_NUMBER} ?{_UNIT}", _I), _hours),
+    ("no-output", re.compile(
+        rf"\b{_STUCK}\b[^.;\n]{{0,60}}?\b(?:for|over|than|about|after|~) ?"
+            rf"(?:about |over |more than "
+        rf"|almost |nearly |~ ?)?{_NUMBER} ?{_UNIT}", _I), _hours),
+    ("no-output", re.compile(
+        rf"(?:{_STUCK_ZH}|{_SILENT_ZH})[^。；;\n]{{0,20}}?{_NUMBER} ?{_UNIT_ZH}", _I), _hours),
+    ("no-output", re.compile(
+        rf"{_NUMBER} ?{_UNIT_ZH}[^。；;\n]{{0,12}}?(?:{_SILENT_ZH}|{_STUCK_ZH})", _I), _hours),
+    ("no-output", re.compile(
+        rf"\b{_STUCK} (?:forever|indefinitely|there)\b|\bno (?:more |further )?{_SILENT} "
+        rf"(?:after|since|at all|any ?more)\b", _I), _nothing),
+    ("no-output", re.compile(rf"(?:一直|然后就?|之后就?|直接){_STUCK_ZH}|{_SILENT_ZH}"), _nothing),
+    ("gpu-idle", re.compile(
+        r"\bGPUs?\b(?! ?KV)[^.;,\n]{0,30}?(?<![\d.])0(?:\.0{1,3})? ?%"
+        r"|(?<![\d.])0 ?% (?:GPU|util)|\bGPUs? (?:are|is|were|all|stay|sit) ?(?:all )?idle\b", _I),
+        _nothing),
+    ("gpu-idle", re.compile(
+        r"(?:利用率|使用率|功耗)[^。；，,;\n\d]{0,10}(?<![\d.])0(?![\d.]) ?%?", _I), _nothing),
+    ("gpu-busy", re.compile(
+        r"\bGPUs?\b[^.;,\n]{0,30}?(?<![\d.])(?:100|99|98) ?%|(?<!\d)100 ?% (?:GPU|util)"
+        r"|利用率[^。；，,;\n\d]{0,10}(?:100|99|98) ?%?", _I), _nothing),
+    ("memory-low", re.compile(
+        r"显存[^。；;\n]{0,16}?(?:不高|很低|较低|不多|充足|没满|没有满|不满|够用)"
+        r"|\b(?:GPU|VRAM|device) memory[^.;\n]{0,30}?\b(?:low|not high|not full|far from full)\b",
+        _I), _nothing),
+    ("devices", re.compile(
+        r"(?:GPU|cards?|devices?|卡)s? ?(?:ids? |编号)?[#:]? ?"
+        r"(\d{1,2}(?: ?(?:,|，|、|和|and|&|到|-) ?(?:GPU ?)?\d{1,2}){0,15}) ?"
+        r"(?:are|is|作为|用作|用于|用来|做|for|used|as|跑|to|were)[^。.;\n]{0,24}?"
+        r"(vllm|sglang|rollout|inference|推理|训练|train(?:ing|er)?|server|reward)", _I), _devices),
+    ("devices", re.compile(
+        r"(?<![\d.])(\d{1,4}) ?(?:x|×|\*|张|卡|块) ?(?:卡|张|块)?(?:的)? ?(?:NVIDIA |Nvidia )?"
+        r"(H100|H200|H800|H20|A100|A800|A6000|A40|V100|L40S?|L20|B200|B300|GB200|RTX ?\d{4}|4090"
+        r"|3090|910B\d?|MI300X|MI250X?)", _I), _count),
+    ("worked-before", re.compile(
+        r"\b(?:works?|worked|runs?|trains?)(?: \w{1,12}){0,2} "
+            r"(?:with|on|using|for) (?:a |only |just )?"
+        r"(?:single|one|1) (?:gpu|card|process|device)", _I), lambda _: {"gpus": "1"}),
+    ("worked-before", re.compile(
+        r"\b(?:works?|worked|runs?|trains?)(?: \w{1,12}){0,2} (?:with|on|using|for) (?:a |only )?"
+        r"(?:single|one|1) (?:node|machine)", _I), lambda _: {"nodes": "1"}),
+    ("worked-before", re.compile(
+        r"单卡(?:训练|运行|推理|跑)?(?:是|就|都|可以|能)?(?:正常|没问题|没有问题|可以|能跑)"),
+        lambda _: {"gpus": "1"}),
+    ("worked-before", re.compile(
+        r"单机(?:训练|运行|跑)?(?:是|就|都|可以|能)?(?:正常|没问题|没有问题|可以|能跑)"),
+        lambda _: {"nodes": "1"}),
+    ("worked-before", re.compile(
+        r"(?:之前|以前|旧版本?|降级[^。；\n]{0,20}?)(?:是|就|都|一直|可以)?(?:正常|没问题|没有问题)"
+        r"|\b(?:used to work|worked (?:fine|well) (?:before|until|with the (?:old|previous))"
+        r"|works? (?:fine|again) after downgrading)\b", _I), _nothing),
+)  # fmt: skip
+_LONGEST = 2000
+_HAN = re.compile("[\u4e00-\u9fff]")
+_WORDS = re.compile(r"[A-Za-z]{2,}")
+
+
+def remarks(line: str) -> Iterator[tuple[str, Values]]:
+    """What one line of a person says: topics of :class:`~unstall.model.facts.Remark`, values."""
+    line = line[:_LONGEST]
+    told: set[str] = set()
+    for topic, pattern, values in _NOTES:
+        if topic not in told and (found := pattern.search(line)) is not None:
+            told.add(topic)
+            yield topic, values(found)
+
+
+class Tongue:
+    """Counts what people wrote, to tell its language."""
+
+    def __init__(self) -> None:
+        self._chinese = 0
+        self._english = 0
+
+    def hear(self, line: str) -> None:
+        """One line of a person."""
+        self._chinese += len(_HAN.findall(line[:_LONGEST]))
+        self._english += len(_WORDS.findall(line[:_LONGEST]))
+
+    def add(self, other: Tongue) -> None:
+        """What was counted elsewhere."""
+        self._chinese += other._chinese
+        self._english += other._english
+
+    @property
+    def language(self) -> str:
+        """``zh`` or ``en``."""
+        # A Chinese word is about 1.7 characters; names and options are English in either language.
+        chinese = self._chinese / 1.7
+        return "zh" if self._chinese >= 8 and chinese >= 0.4 * self._english else "en"

@@ -1,0 +1,228 @@
+"""Bytes to logical lines, in bounded memory, each with the physical line where it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from unstall.model.facts import Moment, Place
+from unstall.reading.decoding import as_utf8, decode
+from unstall.reading.glue import unescape, unglue
+from unstall.reading.line import Line
+from unstall.reading.prefixes import Fields, Prefixes, Speakers, Stripped
+from unstall.reading.profile import LOOKED_AT, profile
+from unstall.reading.sources import Source
+from unstall.reading.tidy import controls, markup
+from unstall.reading.unwrap import Unwrapper, wrapped_at
+
+LONGEST = 64 * 1024
+"""Characters of a logical line, and bytes of a physical one, that are taken at once."""
+RAW = 600
+_PARTIAL = 64  # speakers whose cut lines are held at a time
+_OUTER = ("host", "container", "task", "stream")  # hold for all that stands on a line
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Kept:
+    """The first lines of a source, for those who need to see them together.
+
+    Attributes:
+        lines: one for each physical line, without prefixes and terminal escapes.
+        whole: whether these are all of the source.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.lines: list[str] = []
+        self.whole = True
+        self._left = most
+
+    def add(self, text: str) -> None:
+        """One more line, as long as there is room."""
+        self._left -= len(text) + 60
+        if self._left < 0:
+            self.whole = False
+        if self.whole:
+            self.lines.append(text)
+
+
+class Scanner:
+    """Reads one source.
+
+    Attributes:
+        lines: physical lines read so far.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        kept: Kept | None = None,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> None:
+        self._name = source.name
+        self._chunks = as_utf8(_told(source.chunks(), on_bytes))
+        head = b"".join(as_utf8([source.head]))
+        looked = [controls(decode(line)) for line in head.split(b"\n", LOOKED_AT)[:LOOKED_AT]]
+        looked = [line.rstrip("\r") for line in looked]
+        plain = [markup(line.rpartition("\r")[2][:2000]) for line in looked]
+        self._prefixes = Prefixes(profile(plain))
+        self._unwrapper = Unwrapper(wrapped_at([line for line in looked if "\r" not in line]))
+        self._speakers = Speakers()
+        self._kept = kept
+        self._cut: dict[tuple[object, ...], tuple[int, Stripped]] = {}
+        self.lines = 0
+
+    def __iter__(self) -> Iterator[Line]:
+        kept, unwrapper = self._kept, self._unwrapper
+        for number, raw, whole in physical_lines(self._chunks):
+            self.lines = number
+            text = controls(decode(raw))
+            if kept is not None and (whole or raw):
+                self._keep(number, text, kept)
+            if not whole or "\r" in text:
+                yield from self._physical(unwrapper.flush())
+                for part in text.split("\r"):
+                    if part.strip():
+                        yield from self._logical(number, part)
+                continue
+            yield from self._physical(unwrapper.feed(number, text))
+        yield from self._physical(unwrapper.flush())
+        for number, stripped in self._cut.values():
+            yield from self._spoken(number, stripped, stripped.text)
+        self._cut.clear()
+
+    def _keep(self, number: int, text: str, kept: Kept) -> None:
+        if len(kept.lines) >= number:
+            return  # a further part of a very long line
+        if kept.whole:
+            last = text.rpartition("\r")[2] if "\r" in text else text
+            kept.add(self._prefixes.strip(markup(last)).text[:LONGEST].replace("\n", " "))
+
+    def _physical(self, lines: Iterable[tuple[int, str]]) -> Iterator[Line]:
+        for number, text in lines:
+            yield from self._logical(number, text)
+
+    def _logical(self, number: int, text: str) -> Iterator[Line]:
+        text = markup(text[:LONGEST])
+        stripped = self._prefixes.strip(text)
+        if stripped.partial or self._cut:
+            joined = self._join(number, stripped)
+            if joined is None:
+                return
+            number, stripped = joined
+        yield from self._spoken(number, stripped, text)
+
+    def _join(self, number: int, stripped: Stripped) -> tuple[int, Stripped] | None:
+        """Parts of one line that a container runtime cut (CRI's ``P``, Docker's 16 KiB)."""
+        key = tuple(stripped.fields.get(name) for name in ("container", "host", "stream"))
+        before = self._cut.pop(key, None)
+        if before is not None:
+            number, first = before
+            text = (first.text + stripped.text)[:LONGEST]
+            stripped = first._replace(text=text, partial=stripped.partial)
+        if stripped.partial and len(stripped.text) < LONGEST and len(self._cut) < _PARTIAL:
+            self._cut[key] = (number, stripped)
+            return None
+        return number, stripped
+
+    def _spoken(self, number: int, stripped: Stripped, raw: str) -> Iterator[Line]:
+        """The lines of one speaker's text: several where it was packed into one."""
+        text = unescape(stripped.text)
+        if "\n" not in text:
+            yield from self._pieces(number, text, stripped.fields, stripped.moment, raw)
+            return
+        for part in text.split("\n"):
+            inner = markup(controls(part).replace("\r", " "))
+            again = self._prefixes.strip(inner, stripped.fields, stripped.moment)
+            yield from self._pieces(number, again.text, again.fields, again.moment, inner)
+
+    def _pieces(
+        self, number: int, text: str, fields: Fields, moment: Moment | None, raw: str
+    ) -> Iterator[Line]:
+        if text.startswith("```") and len(text) < 40:
+            return  # a code fence is no program's line
+        place = Place(self._name, number)
+        pieces = unglue(text)
+        if len(pieces) == 1:
+            yield Line(place, text[:LONGEST], raw[:RAW], self._speakers.of(fields), moment)
+            return
+        for piece in pieces:
+            said = piece.text
+            if piece.other:
+                outer = {name: fields[name] for name in _OUTER if name in fields}
+                again = self._prefixes.strip(said, outer, moment)
+                fields, said = again.fields, again.text
+            yield Line(place, said, piece.text[:RAW], self._speakers.of(fields), moment)
+
+
+def scan(
+    source: Source,
+    kept: Kept | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[Line]:
+    """The logical lines of a source, in order.
+
+    Args:
+        source: a text; it is read to its end.
+        kept: takes the first physical lines.
+        on_bytes: called with the size of each chunk that was read.
+
+    Numbers count line feeds; carriage returns separate logical lines of one physical line.
+    """
+    return iter(Scanner(source, kept, on_bytes))
+
+
+def physical_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]:
+    """Lines of UTF-8 (or GB18030) bytes: number from 1, content, and whether it is all of the line.
+
+    A line longer than :data:`LONGEST` comes in parts of one number, cut at a carriage return or a
+    blank where there is one.
+    """
+    number = 1
+    rest = b""
+    parted = False
+    for chunk in chunks:
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            if len(line) <= LONGEST and not parted:
+                yield number, line[:-1] if line.endswith(b"\r") else line, True
+            else:
+                for part in _parts(line):
+                    yield number, part, False
+            parted = False
+            number += 1
+        if len(rest) > LONGEST:
+            *parts, rest = _parts(rest)
+            for part in parts:
+                yield number, part, False
+            parted = True
+    if rest:
+        if parted or len(rest) > LONGEST:
+            for part in _parts(rest):
+                yield number, part, False
+        else:
+            yield number, rest[:-1] if rest.endswith(b"\r") else rest, True
+
+
+def _parts(line: bytes) -> list[bytes]:
+    parts = []
+    start = 0
+    while len(line) - start > LONGEST:
+        end = start + LONGEST
+        cut = line.rfind(b"\r", start + 1, end)
+        if cut < 0:
+            cut = line.rfind(b" ", start + LONGEST // 2, end)
+        if cut < 0:
+            cut = end
+            while cut > end - 4 and line[cut] & 0xC0 == 0x80:
+                cut -= 1
+        parts.append(line[start:cut])
+        start = cut
+    parts.append(line[start:])
+    return parts
+
+
+def _told(chunks: Iterable[bytes], on_bytes: Callable[[int], None] | None) -> Iterator[bytes]:
+    for chunk in chunks:
+        if on_bytes is not None:
+            on_bytes(len(chunk))
+        yield chunk
