@@ -428,3 +428,10 @@ def test_group_creation_and_remote_error(read: Read) -> None:
     assert (made.size, made.timeout_ms, made.name, made.speaker.rank) == (8, 1800000, "0", 2)
     assert isinstance(lost, PeerLost)
     assert (lost.peer, lost.remote_error) == ("5", True)
+
+
+def test_name_of_a_cut_line_is_not_believed(read: Read) -> None:
+    """``ALLREDU`` is no operation."""
+    (fact,) = read(C10dReader, CAUGHT[: CAUGHT.index("BROADCAST") + 5])
+    assert isinstance(fact, CollectiveTimeout)
+    assert fact.work == Work(op="", seq=7)

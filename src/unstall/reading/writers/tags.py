@@ -55,6 +55,8 @@ def work(text: str) -> tuple[Work, str, int] | None:
     if found is None:
         return None
     backend, seq, op, shape, numel_in, numel_out, timeout = found.groups()
+    if found.end() == len(text) and found.end() == found.end(3):
+        op = ""  # The line was cut here: maybe in the middle of the name.
     return (
         Work(
             op=op.replace("\\", ""),
