@@ -44,6 +44,7 @@ MAX_RANKS = 16_384
 COUNTED, HASHED = "counted", "hashed"
 
 
+@lru_cache(maxsize=512)
 def version_key(version: str | None) -> tuple[int, ...] | None:
     """The release numbers of a version: ``0.11.0+cu128`` gives ``(0, 11, 0)``.
 
@@ -55,6 +56,7 @@ def version_key(version: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
 
+@lru_cache(maxsize=4096)
 def within(version: str | None, since: str | None, until: str | None) -> bool:
     """Whether a version lies in ``[since, until)``. An unknown version counts as the newest."""
     key = version_key(version)
@@ -114,27 +116,47 @@ class Grid:
 
 
 Grids = Mapping[str, Grid]
-Ranks = Callable[[Grids, Sizes], list[tuple[int, ...]]]
 
 
-def everyone(grids: Grids, _sizes: Sizes) -> list[tuple[int, ...]]:
-    """One list of all ranks."""
-    return [tuple(range(grids["main"].world))]
+class Ranks(msgspec.Struct, frozen=True):
+    """The lists of ranks of a step.
+
+    Attributes:
+        lists: computes them.
+        length: computes how many ranks each has; all lists are of one length.
+    """
+
+    lists: Callable[[Grids, Sizes], list[tuple[int, ...]]]
+    length: Callable[[Grids, Sizes], int]
+
+
+everyone = Ranks(
+    lambda grids, _sizes: [tuple(range(grids["main"].world))],
+    lambda grids, _sizes: grids["main"].world,
+)
+"""One list of all ranks."""
+
+singles = Ranks(
+    lambda grids, _sizes: [(rank,) for rank in range(grids["main"].world)],
+    lambda _grids, _sizes: 1,
+)
+"""One list for every rank."""
 
 
 def along(*over: str, outer: tuple[str, ...] | None = None, grid: str = "main") -> Ranks:
     """Lists along axes of a grid, see :meth:`Grid.along`."""
-    return lambda grids, _sizes: grids[grid].along(over, outer)
+    return Ranks(
+        lambda grids, _sizes: grids[grid].along(over, outer),
+        lambda grids, _sizes: prod(grids[grid].size[name] for name in over),
+    )
 
 
 def chunks(size: str, order: tuple[str, ...] | None = None, grid: str = "main") -> Ranks:
     """Lists of as many ranks as the size of that name says, see :meth:`Grid.chunks`."""
-    return lambda grids, sizes: grids[grid].chunks(sizes.get(size, 1), order)
-
-
-def singles(grids: Grids, _sizes: Sizes) -> list[tuple[int, ...]]:
-    """One list for every rank."""
-    return [(rank,) for rank in range(grids["main"].world)]
+    return Ranks(
+        lambda grids, sizes: grids[grid].chunks(sizes.get(size, 1), order),
+        lambda _grids, sizes: sizes.get(size, 1),
+    )
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -368,7 +390,7 @@ def layout(framework: Framework, sizes: Sizes, version: str | None = None) -> La
     )
     for step in framework.steps_of(version, sizes):
         parts = [p for p in step.parts if within(version, p.since, None)]
-        lists = step.ranks(grids, sizes)
+        lists = step.ranks.lists(grids, sizes)
         # A split makes one part for all lists before the next part; new_group goes list by list.
         order = (
             [(part, members) for part in parts for members in lists]
@@ -393,6 +415,65 @@ def layout(framework: Framework, sizes: Sizes, version: str | None = None) -> La
         world=world,
         groups=tuple(groups),
     )
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The numbers of one part of a step, without the groups themselves.
+
+    Attributes:
+        name: name of the groups.
+        backend: their back end.
+        first: ``PG GUID`` of the first of them.
+        stride: from one to the next.
+        count: how many.
+        size: members of each.
+        id: ``PG ID``, where it is the same for all ranks; ``None`` where it is not or without NCCL.
+    """
+
+    name: str
+    backend: str
+    first: int
+    stride: int
+    count: int
+    size: int
+    id: int | None
+
+
+def outline(framework: Framework, sizes: Sizes, version: str | None = None) -> tuple[Row, ...]:
+    """The numbers of all groups that are counted, without building the groups (fast).
+
+    Raises:
+        ValueError: as :func:`layout`.
+    """
+    grids = framework.grids(sizes, version)
+    world = grids["main"].world
+    rows = [Row("default", framework.default_backend, 0, 1, 1, world, 0)]
+    count, number, uniform = 1, 1, True
+    for step in framework.steps_of(version, sizes):
+        parts = [p for p in step.parts if within(version, p.since, None)]
+        length = step.ranks.length(grids, sizes)
+        if length < 1 or world % length:
+            raise ValueError("the ranks do not divide")
+        lists = world // length
+        for index, part in enumerate(parts):
+            nccl = part.backend != "gloo"
+            if step.naming == COUNTED:
+                rows.append(
+                    Row(
+                        part.name or step.name,
+                        part.backend,
+                        count + index,
+                        len(parts),
+                        lists,
+                        length,
+                        number if nccl and uniform else None,
+                    )
+                )
+            uniform = uniform and part.pick is None
+            number += nccl
+        if step.naming == COUNTED:
+            count += lists * len(parts)
+    return tuple(rows)
 
 
 # --- names by hash -----------------------------------------------------------------------------

@@ -58,9 +58,6 @@ def _one(description: str) -> tuple[Part, ...]:
     return (Part("nccl", description),)
 
 
-_AXES = {"pp": 0, "dp": 1, "cp": 2, "ep": 2, "tp": 3}
-
-
 def _steps(
     description: str,
     meaning: Text,
@@ -72,17 +69,10 @@ def _steps(
     until: str | None = None,
 ) -> tuple[Step, ...]:
     """One step, and its twin without gloo where it has gloo groups."""
-    # Members are ordered by the grid, whatever order the axes are named in.
-    named = set(axes)
-
-    def ranks(grids: Grids, _sizes: Sizes) -> list[tuple[int, ...]]:
-        layout = grids[grid]
-        return layout.along(tuple(name for name in layout.names if name in named))
-
     shared = {
         "name": description,
         "meaning": meaning,
-        "ranks": ranks,
+        "ranks": along(*axes, grid=grid),
         "since": since,
         "until": until,
         "over": ", ".join(axes).upper() + (" of the experts' layout" if grid == "experts" else ""),
@@ -242,8 +232,8 @@ MEGATRON = Framework(
     guesses={
         "tp": (1, 2, 4, 8),
         "pp": (1, 2, 4, 8),
-        "cp": (1, 2, 4),
-        "ep": (1, 2, 4, 8),
-        "dp": (1, 2, 4, 8, 16),
+        "cp": (1, 2),
+        "ep": (1, 4, 8),
+        "dp": (1, 2, 4, 8),
     },
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from unstall.model.text import say
 from unstall.programs.default_group import DIMENSIONS
-from unstall.programs.groups import Framework, Grid, Grids, Part, Sizes, Step, everyone
+from unstall.programs.groups import Framework, Grid, Grids, Part, Sizes, Step, along, everyone
 from unstall.programs.meshes import mesh_steps
 
 SOURCE = "openrlhf/utils/deepspeed/deepspeed.py: DeepspeedStrategy.setup_distributed"
@@ -38,7 +38,7 @@ def _spans(sizes: Sizes) -> bool:
 _DATA = Step(
     name="dp",
     meaning=DIMENSIONS["dp"],
-    ranks=lambda grids, _sizes: grids["main"].along(("dp",)),
+    ranks=along("dp"),
     parts=(Part("nccl", "mesh_dp"),),
     when=lambda sizes: not _spans(sizes),
     condition="dp does not span all ranks",

@@ -205,10 +205,10 @@ SGLANG = Framework(
     default_used="never",
     default_source=f"{SOURCE}: every operation runs in a GroupCoordinator",
     guesses={
-        "tp": (1, 2, 4, 8, 16, 32),
-        "pp": (1, 2, 4),
+        "tp": (1, 2, 4, 8, 16),
+        "pp": (1, 2),
         "attn_dp": (1, 2, 4, 8),
-        "ep": (1, 2, 4, 8, 16),
+        "ep": (1, 2, 4, 8),
     },
     traffic=lambda sizes, version: _traffic(sizes, version),
 )

@@ -128,9 +128,12 @@ _DCP_OLD = _steps(
 _DCP = _steps(
     "dcp",
     say("decode-context parallel: workers that share the key-value cache"),
-    lambda grids, sizes: grids["main"].chunks(
-        sizes.get("dcp", 1),
-        ("external", "dp", "pp", "tp", "pcp") if sizes.get("dcp", 1) > 1 else None,
+    Ranks(
+        lambda grids, sizes: grids["main"].chunks(
+            sizes.get("dcp", 1),
+            ("external", "dp", "pp", "tp", "pcp") if sizes.get("dcp", 1) > 1 else None,
+        ),
+        lambda _grids, sizes: sizes.get("dcp", 1),
     ),
     "PCP, then TP",
     since="0.26",
@@ -206,7 +209,7 @@ VLLM = Framework(
     default_used="never",
     default_source="vllm/distributed/parallel_state.py: every operation runs in a GroupCoordinator",
     guesses={
-        "dp": (1, 2, 4, 8, 3, 6, 16, 32),
+        "dp": (1, 2, 4, 8, 3, 16),
         "tp": (1, 2, 4, 8, 16),
         "pp": (1, 2, 4),
         "moe": (0, 1),
