@@ -62,3 +62,4 @@ def test_clip_marks_what_was_dropped() -> None:
     assert cells.clip(["one", "two", "three"], 2, 10) == ["one", "two…"]
     assert cells.clip(["one", "twotwo"], 1, 3) == ["on…"]
     assert cells.clip(["one"], 2, 3) == ["one"]
+    assert cells.clip(["one", "twotwo"], 2, 4) == ["one", "two…"]

@@ -104,12 +104,13 @@ def cut_middle(text: str, most: int) -> str:
 
 
 def clip(lines: list[str], most: int, room: int) -> list[str]:
-    """The first ``most`` of wrapped lines; the last ends with an ellipsis if any were dropped."""
-    if len(lines) <= most:
-        return lines
+    """The first ``most`` of wrapped lines, the last of at most ``room`` cells.
+
+    It ends with an ellipsis if anything was dropped.
+    """
     kept = lines[:most]
-    last = kept[-1]
-    kept[-1] = (last if width(last) < room else split(last, room - 1)[0]) + ELLIPSIS
+    if len(lines) > most or width(kept[-1]) > room:
+        kept[-1] = cut_end(kept[-1] + ELLIPSIS, room)
     return kept
 
 

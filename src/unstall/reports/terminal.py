@@ -356,28 +356,22 @@ class _Page:
         self, text: str, cites: Sequence[str], most: int, room: int, *, style: str = ""
     ) -> list[Styled]:
         """Wrapped text with its places after it; the places survive where the text is cut."""
-        longest = max(room // 2, 12)
-        tail = "  ".join(cut_middle(cite, longest) for cite in cites)
-        if most == 1 and tail:
-            tail = cut_end(tail, longest)
-            text = cut_end(text, room - width(tail) - 2)
         lines = wrap(text, room)
-        fits = width(lines[-1]) + 2 + width(tail) <= room
-        if most and len(lines) + (not fits and bool(tail)) > most:
-            lines = clip(lines, most, room)
-            if tail and width(lines[-1]) + 2 + width(tail) > room:
-                tail = cut_end(tail, longest)
-                shown = lines[-1].rstrip("…")
-                lines[-1] = cut_end(shown + "…", room - width(tail) - 2)
-                lines[-1] = lines[-1] if lines[-1].endswith("…") else lines[-1] + "…"
-            fits = True
-        styled = [Styled(line, style) for line in lines]
+        longest = max(room // (3 if most == 1 else 2), 12)
+        tail = "  ".join(cut_middle(cite, longest) for cite in cites)
+        beside = width(lines[-1]) + 2 + width(tail) <= room
         if not tail:
-            return styled
-        if fits:
+            lines = clip(lines, most or len(lines), room)
+        elif most and len(lines) + (not beside) > most:
+            tail = cut_end(tail, longest)
+            lines = clip(lines, most, room - width(tail) - 2)
+            beside = True
+        styled = [Styled(line, style) for line in lines]
+        if tail and beside:
             styled[-1].append("  " + tail, "dim")
-            return styled
-        return [*styled, *(Styled(line, "dim") for line in wrap(tail, room))]
+        elif tail:
+            styled += [Styled(line, "dim") for line in wrap(tail, room)]
+        return styled
 
 
 def _table_row(texts: Sequence[str], sizes: Sequence[int], styles: Sequence[str]) -> list[Styled]:
