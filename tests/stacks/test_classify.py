@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unstall.languages import catalogue
-from unstall.model.facts import Frame, ThreadStack
+from unstall.model.facts import Frame, Place, ProcessStack, ThreadStack
 from unstall.model.plan import ROLES
-from unstall.stacks import classify, is_helper, own_frames, wait_of
+from unstall.stacks import classify, is_helper, own_frames, wait_of, wait_of_process
 from unstall.stacks.knowledge import circumstances, role_signs, signs
 
 KINDS = {
@@ -231,3 +231,62 @@ def test_any_stack_is_survived(frames: list[Frame], state: str | None) -> None:
     kind, within = classify(ThreadStack("MainThread", tuple(frames), state))
     assert kind in KINDS
     assert within is None or within in frames
+
+
+POOL = ("Thread.run threading.py", "Thread._bootstrap threading.py")
+SERVES = "_worker concurrent/futures/thread.py"
+ASKS = ("SocketIO.readinto socket.py", "HTTPAdapter.send requests/adapters.py", "score reward.py")
+
+
+def process(*threads: ThreadStack) -> ProcessStack:
+    return ProcessStack(place=Place("x", 1), quote="", threads=threads)
+
+
+def test_a_main_thread_that_waits_for_its_pool_stands_for_it() -> None:
+    main = thread("wait threading.py", "Future.result concurrent/futures/_base.py", "fit driver.py")
+    idle = thread(SERVES, *POOL, name="ThreadPoolExecutor-0_0")
+    asking = thread(*ASKS, SERVES, *POOL, name="ThreadPoolExecutor-0_1")
+    assert classify(main)[0] == "lock"
+    assert is_helper(idle)
+    assert not is_helper(asking)
+    told = wait_of_process(process(main, idle, asking))
+    assert (told.kind, told.caller and told.caller.function) == ("http", "score")
+    saving = thread("save torch/serialization.py", *POOL, name="Thread-2")
+    assert wait_of_process(process(main, asking, saving)).kind == "lock"
+    assert wait_of_process(process(main, idle)).kind == "lock"
+    assert wait_of_process(process(thread("Event.wait threading.py"), asking)).kind == "lock"
+    assert wait_of_process(process()).kind == "unknown"
+
+
+def test_a_lock_under_a_rollout_call_is_a_wait_for_its_answer() -> None:
+    told = wait_of(
+        thread(
+            "wait threading.py",
+            "Future.result concurrent/futures/_base.py",
+            "VLLMClient.infer swift/trainers/rlhf_trainer/vllm_client.py",
+        )
+    )
+    assert (told.kind, told.keys) == ("http", ("awaits-rollout",))
+
+
+def test_a_driver_that_computes_rewards() -> None:
+    told = wait_of(
+        thread(
+            "simplify sympy/simplify.py",
+            "NaiveRewardManager.__call__ verl/workers/reward_manager/naive.py",
+            state="active",
+        )
+    )
+    assert (told.kind, told.keys) == ("computing", ("reward",))
+
+
+def test_idle_servers() -> None:
+    plain = wait_of(
+        thread(
+            "EpollSelector.select selectors.py", "BaseEventLoop._run_once asyncio/base_events.py"
+        )
+    )
+    fast = wait_of(thread("Runner.run asyncio/runners.py", "Server.run uvicorn/server.py"))
+    busy = wait_of(thread("answer app.py", "Runner.run asyncio/runners.py"))
+    assert plain.keys == fast.keys == ("event-loop-idle",)
+    assert (fast.kind, busy.kind) == ("queue", "unknown")

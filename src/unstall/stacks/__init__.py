@@ -1,6 +1,7 @@
 """What stack dumps mean: what a thread waits for, whose process it is, who stands apart.
 
 * :func:`classify` and :func:`wait_of` - what one thread waits for
+* :func:`wait_of_process` - the same for a process, whose main thread may wait for another one
 * :func:`identify` - which program's process it is
 * :func:`group`, :func:`suspects`, :func:`movements` - many processes, or one process many times
 """
@@ -14,6 +15,7 @@ from unstall.stacks.classify import (
     main_thread,
     own_frames,
     wait_of,
+    wait_of_process,
     working_threads,
 )
 from unstall.stacks.grouping import Movement, StackGroup, group, movements, suspects
@@ -33,5 +35,6 @@ __all__ = [
     "own_frames",
     "suspects",
     "wait_of",
+    "wait_of_process",
     "working_threads",
 ]

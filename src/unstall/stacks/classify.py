@@ -8,8 +8,10 @@ import msgspec
 
 from unstall.model.facts import Frame, ProcessStack, ThreadStack
 from unstall.model.text import Text
+from unstall.stacks.helpers import HELPER_FRAMES, HELPER_THREADS
 from unstall.stacks.knowledge import circumstances, signs
 from unstall.stacks.rows import (
+    PRIMITIVE,
     WAIT,
     WORK,
     Circumstance,
@@ -17,7 +19,6 @@ from unstall.stacks.rows import (
     matches,
     plain_name,
 )
-from unstall.stacks.table import HELPER_FRAMES, HELPER_THREADS
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -87,39 +88,86 @@ def wait_of(thread: ThreadStack) -> Wait:
     a call further out that says what it is for; and a program's own frame may add what the wait
     means there. Where nothing waits, a thread that runs is ``computing``.
     """
+    return _explained(thread)[0]
+
+
+def wait_of_process(stack: ProcessStack) -> Wait:
+    """What the process waits for: as its main thread, or as the thread that this one waits for.
+
+    A main thread that waits for threads of its own (``Thread.join``, ``Future.result``) stands
+    for them where they all wait for one kind of thing.
+    """
+    thread = main_thread(stack)
+    if thread is None:
+        return UNKNOWN
+    wait, sign = _explained(thread)
+    if sign is None or not sign.follows or wait.keys:
+        return wait
+    others = [wait_of(other) for other in working_threads(stack)[1:]]
+    telling = [other for other in others if other.kind not in ("unknown", "lock")]
+    return telling[0] if len({other.kind for other in telling}) == 1 else wait
+
+
+def _explained(thread: ThreadStack) -> tuple[Wait, FrameSign | None]:
     frames = own_frames(thread)
+    index, sign = _decisive(frames)
+    if sign is None:
+        running = thread.holds_gil or thread.state in ("active", "Has the GIL")
+        kind = "computing" if running and frames else "unknown"
+        around = _around(frames, kind)
+        within = frames[0] if kind == "computing" else None
+        return _told(kind, None, within, around, None, ""), None
+    around = _around(frames[index:], sign.waits_for)
+    kind = sign.waits_for
+    if around and sign.level == PRIMITIVE:
+        kind = around[0][1].waits_for or kind
+    caller = _caller(frames[index:])
+    return _told(kind, frames[index], frames[index], around, caller, sign.source), sign
+
+
+def _decisive(frames: tuple[Frame, ...]) -> tuple[int, FrameSign | None]:
+    """The frame that says what the thread waits for, and how that is known."""
     chosen: tuple[int, FrameSign] | None = None
-    waiting_only = True
     work: tuple[int, FrameSign] | None = None
+    waiting_only = True
     for index, frame in enumerate(frames):
         sign = _sign_of(frame, waiting_only)
         if sign is None:
             waiting_only = waiting_only and frame.native
-            continue
-        if sign.level == WORK:
+        elif sign.level == WORK:
             work = work or (index, sign)
             waiting_only = False
         elif sign.level == WAIT:
+            return index, sign
+        elif chosen is None or _tells_more(frame, sign, frames[chosen[0]], chosen[1]):
             chosen = (index, sign)
-            break
-        elif chosen is None or (frames[chosen[0]].native and not frame.native):
-            # Of a native lock inside Python's, Python's name tells more.
-            chosen = (index, sign)
-    if chosen is None:
-        chosen = work
-    if chosen is None:
-        running = thread.holds_gil or thread.state == "active" or thread.state == "Has the GIL"
-        return Wait("computing", None, frames[0]) if running and frames else UNKNOWN
-    index, sign = chosen
-    around = _around(frames[index:], sign.waits_for)
+    return chosen or work or (0, None)
+
+
+def _tells_more(frame: Frame, sign: FrameSign, inner: Frame, inner_sign: FrameSign) -> bool:
+    """Whether of two bare waiting calls the outer one tells more.
+
+    Of a native lock inside Python's, Python's name does; of a condition inside a join, the join.
+    """
+    return (inner.native and not frame.native) or (sign.follows and not inner_sign.follows)
+
+
+def _told(
+    kind: str,
+    frame: Frame | None,
+    within: Frame | None,
+    around: list[tuple[Frame, Circumstance]],
+    caller: Frame | None,
+    source: str,
+) -> Wait:
     return Wait(
-        kind=sign.waits_for,
-        frame=frames[index],
-        within=around[0][0] if around else frames[index],
+        kind=kind,
+        frame=frame,
+        within=around[0][0] if around else within,
         keys=tuple(row.key for _, row in around),
         text=around[0][1].text if around else None,
-        caller=_caller(frames[index:]),
-        source=around[0][1].source if around else sign.source,
+        caller=caller,
+        source=around[0][1].source if around else source,
     )
 
 
@@ -146,7 +194,9 @@ def is_helper(thread: ThreadStack) -> bool:
     for function, file in HELPER_FRAMES:
         if any(matches(frame, (function,), file) for frame in thread.frames):
             return True
-    return all(frame.native for frame in thread.frames)
+    python = next((frame for frame in thread.frames if not frame.native), None)
+    # A thread of a pool that has no work stands in the pool's own loop.
+    return python is None or matches(python, ("_worker",), "concurrent/futures/thread.py")
 
 
 def working_threads(stack: ProcessStack) -> tuple[ThreadStack, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from unstall.model.facts import Frame, ProcessStack, ThreadStack
-from unstall.stacks.classify import UNKNOWN, Wait, main_thread, own_frames, wait_of
+from unstall.stacks.classify import Wait, main_thread, own_frames, wait_of_process
 from unstall.stacks.identity import UNKNOWN as UNKNOWN_PROCESS
 from unstall.stacks.identity import ProcessIdentity, identify
 
@@ -111,7 +111,7 @@ def movements(stacks: Iterable[ProcessStack]) -> list[Movement]:
         moved: bool | None = len(keys) > 1
         if not moved and runs:
             moved = None
-        found.append(Movement(tuple(dumps), moved, wait_of(threads[-1])))
+        found.append(Movement(tuple(dumps), moved, wait_of_process(dumps[-1])))
     return found
 
 
@@ -207,11 +207,10 @@ def _judged(
             standing = "tie"
         else:
             standing = "majority" if len(pile) == most else "outlier"
-        thread = main_thread(pile[0])
         yield StackGroup(
             stacks=tuple(pile),
             identity=_of_kind(identify(pile[0]), kind),
-            wait=wait_of(thread) if thread is not None else UNKNOWN,
+            wait=wait_of_process(pile[0]),
             standing=standing,
             of=total,
             by_line=by_line,

@@ -10,8 +10,8 @@ from functools import lru_cache
 from importlib import import_module, resources
 from types import ModuleType
 
+from unstall.stacks import signs_libraries, signs_python, signs_torch
 from unstall.stacks.rows import Circumstance, FrameSign, RoleSign
-from unstall.stacks.table import SIGNS
 
 
 @lru_cache(maxsize=1)
@@ -31,7 +31,9 @@ def _last(name: str) -> str:
 def signs() -> dict[str, tuple[FrameSign, ...]]:
     """All frame signs by the last part of their functions' names, the general ones first."""
     found: dict[str, list[FrameSign]] = {}
-    for sign in (*SIGNS, *(s for module in _modules() for s in getattr(module, "SIGNS", ()))):
+    general = (*signs_torch.SIGNS, *signs_python.SIGNS, *signs_libraries.SIGNS)
+    special = (sign for module in _modules() for sign in getattr(module, "SIGNS", ()))
+    for sign in (*general, *special):
         for function in dict.fromkeys(map(_last, sign.functions)):
             found.setdefault(function, []).append(sign)
     return {name: tuple(rows) for name, rows in found.items()}

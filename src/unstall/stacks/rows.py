@@ -28,6 +28,7 @@ class FrameSign(msgspec.Struct, frozen=True):
         waits_for: a word of :class:`~unstall.model.facts.ProcessStack`.
         level: :data:`PRIMITIVE`, :data:`WAIT` or :data:`WORK`.
         native: whether the frame must be native (``None``: either).
+        follows: it waits for another thread of its process: what that thread waits for counts.
         directly: it counts only where nothing but waiting calls stands further in: the frame of a
             loop that also encloses all of the program's work.
         source: where this is known from.
@@ -39,6 +40,7 @@ class FrameSign(msgspec.Struct, frozen=True):
     level: int = WAIT
     native: bool | None = False
     directly: bool = False
+    follows: bool = False
     source: str = ""
 
 
@@ -51,6 +53,7 @@ class Circumstance(msgspec.Struct, frozen=True):
         over: kinds of wait that it explains.
         text: what the process is doing, for a reader.
         source: software, version, file.
+        waits_for: what a bare lock stands for there: the kind of wait of whoever holds it.
     """
 
     key: str
@@ -59,6 +62,7 @@ class Circumstance(msgspec.Struct, frozen=True):
     over: tuple[str, ...]
     text: Text
     source: str
+    waits_for: str | None = None
 
 
 class RoleSign(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "request-broadcast",
         ("recv_requests",),
         "",
-        ("collective", "point-to-point", "queue"),
+        ("collective", "point-to-point", "queue", "computing", "unknown"),
         say(
             "the scheduler waits for the requests of its next step, which its first rank hands "
             "to the others"

@@ -33,6 +33,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         ("http", "lock"),
         say("the trainer waits for the rollout server's answer"),
         "ms-swift 3.2 to 4.0, rlhf_trainer/vllm_client.py (infer)",
+        waits_for="http",
     ),
     Circumstance(
         "weight-sync",

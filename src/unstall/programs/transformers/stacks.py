@@ -6,7 +6,19 @@ from unstall.model.text import say
 from unstall.stacks.rows import Circumstance, RoleSign
 
 _TRAINER = "transformers/trainer.py"
-_ANY = ("collective", "disk", "queue", "lock", "store", "http", "gpu", "process", "pipe")
+_ANY = (
+    "collective",
+    "disk",
+    "queue",
+    "lock",
+    "store",
+    "http",
+    "gpu",
+    "process",
+    "pipe",
+    "computing",
+    "unknown",
+)
 
 CIRCUMSTANCES: tuple[Circumstance, ...] = (
     Circumstance(

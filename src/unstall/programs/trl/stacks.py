@@ -32,6 +32,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         ("http", "lock"),
         say("the trainer waits for the rollout server's answer"),
         "trl 0.15 to 0.24, extras/vllm_client.py (generate)",
+        waits_for="http",
     ),
     Circumstance(
         "weight-sync",

@@ -22,7 +22,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
             "run_reward_scoring",
         ),
         "",
-        ("http", "lock", "process", "queue", "sleep", "pipe"),
+        ("http", "lock", "process", "queue", "sleep", "pipe", "computing", "unknown"),
         say("the driver is computing rewards; the GPUs have nothing to do meanwhile"),
         "verl 0.2 to 0.6, workers/reward_manager and trainer/ppo/reward.py",
     ),

@@ -84,6 +84,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         ("queue", "lock"),
         say("the front end waits for its engine's output"),
         "vLLM 0.8 to 0.13, v1/engine/core_client.py",
+        waits_for="queue",
     ),
     Circumstance(
         "worker-idle",

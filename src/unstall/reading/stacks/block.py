@@ -107,10 +107,9 @@ class Block:
         if pid is None and tool in ("pystack", "gdb"):
             pid = _pid_of_main(threads)
         # Imported late: a log without dumps pays nothing for knowing what they mean.
-        from unstall.stacks import classify
+        from unstall.stacks import wait_of_process
 
-        waits_for, within = classify(threads[0])
-        return ProcessStack(
+        stack = ProcessStack(
             place=self.place,
             quote=self.quote,
             speaker=speaker,
@@ -119,10 +118,10 @@ class Block:
             command=command,
             threads=tuple(threads),
             tool=tool,
-            waits_for=waits_for,
-            within=within,
             parent=self.parent,
         )
+        wait = wait_of_process(stack)
+        return msgspec.structs.replace(stack, waits_for=wait.kind, within=wait.within)
 
 
 def is_main(thread: ThreadStack) -> bool:

@@ -22,8 +22,7 @@ MARKS = (
     "Pyspy dump",
     "py-spy dump",
     "pystack remote",
-    "<h2>",
-    "Rank ",
+    "/handler/",
 )
 
 _RANK = re.compile(r"\brank[ _=:#-]{0,3}(\d{1,7})\b", re.IGNORECASE)
