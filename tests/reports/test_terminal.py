@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.reports.sample import Sample
 from tests.reports.strange import diagnoses
 from unstall.model.facts import Place
-from unstall.model.findings import Diagnosis, Ranked
+from unstall.model.findings import Diagnosis, Finding, Origin, Ranked
 from unstall.model.text import verbatim
 from unstall.reports.terminal import render
 
@@ -160,7 +160,21 @@ def squeezed_columns(lines: list[str]) -> list[str]:
 
 
 def test_no_cause_at_all() -> None:
-    assert shown(Diagnosis(verdict="inconclusive")).startswith("The input does not show")
+    diagnosis = Diagnosis(verdict="inconclusive", counts={"lines": 3, "sources": 1})
+    lines = shown(diagnosis).splitlines()
+    assert lines == ["The input does not show what failed.", "", "Lines read: 3; sources: 1."]
+    assert shown(diagnosis, verbose=1).splitlines() == lines
+
+
+def test_an_origin_without_a_name() -> None:
+    finding = Finding(
+        cause="c",
+        summary=verbatim("s"),
+        support=(),
+        origin=Origin("unknown", "trainer", None, (2,)),
+    )
+    diagnosis = Diagnosis(verdict="failure", causes=(Ranked(finding, 0.8),))
+    assert "origin       a program not identified (trainer), rank 2\n" in shown(diagnosis)
 
 
 def test_several_attempts_are_told() -> None:

@@ -24,7 +24,7 @@ from unstall.model.findings import (
     Ranked,
 )
 from unstall.model.plan import JUDGEMENTS, Cited, Judgement
-from unstall.model.text import Text, TextValue, say
+from unstall.model.text import Text, TextValue, say, verbatim
 from unstall.reports import words
 from unstall.reports.launched import ProgramView, program_view
 from unstall.reports.words import clean, speak
@@ -242,7 +242,7 @@ def origin_text(origin: Origin) -> Text:
     kind: Text = words.role(origin.role)
     if origin.software:
         kind = say("{first}, {next}", first=kind, next=origin.software)
-    where = say("{program} ({kind})", program=origin.program, kind=kind)
+    where = say("{program} ({kind})", program=_program(origin.program), kind=kind)
     if origin.ranks:
         return say("{first}, {next}", first=where, next=words.ranks(origin.ranks))
     return where
@@ -300,7 +300,12 @@ def _waiting(finding: Finding) -> Text:
     waiting = words.ranks(finding.waiting_ranks)
     if finding.origin is None:
         return say("{ranks} only waited", ranks=waiting)
-    return say("{ranks} of {program} only waited", ranks=waiting, program=finding.origin.program)
+    program = _program(finding.origin.program)
+    return say("{ranks} of {program} only waited", ranks=waiting, program=program)
+
+
+def _program(label: str) -> Text:
+    return say("a program not identified") if label == "unknown" else verbatim(label)
 
 
 def _read(counts: dict[str, int]) -> Text:

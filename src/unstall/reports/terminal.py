@@ -44,6 +44,7 @@ class _Measure(NamedTuple):
 # From the most generous to the tightest; the first that fits the screen is taken.
 _MEASURES = (
     _Measure(6, 0, 99, 99, 0, True, 2, 0, True),
+    _Measure(6, 0, 99, 99, 0, True, 2, 0, False),  # blank lines go before words do
     _Measure(6, 3, 99, 99, 3, True, 2, 4, True),
     _Measure(6, 2, 8, 5, 2, True, 2, 3, True),
     _Measure(6, 2, 6, 4, 2, True, 2, 3, False),
@@ -110,7 +111,7 @@ class _Page:
                 break
         return lines if len(lines) <= room else [*lines[: room - 1], self._hint()]
 
-    def _verdict(self, measure: _Measure) -> list[Styled]:
+    def _verdict(self, measure: _Measure, *, hint: bool = True) -> list[Styled]:
         view = self.view
         blocks = [self._headline(2 if measure.prose_lines == 1 else measure.prose_lines)]
         facts = [
@@ -122,12 +123,13 @@ class _Page:
         if view.verdict == "benign":
             blocks += [self._benign(measure), self._line(view.read)]
         else:
-            blocks += self._failure(measure)
+            blocks += self._failure(measure) if view.causes else [self._line(view.read)]
         if view.unread:
             names = ", ".join(point.head for point in view.unread)
             text = cut_end(view.pair(view.titles["unread"], names), self.prose)
             blocks.append([Styled(text, "yellow")])
-        blocks.append([self._hint()])
+        if hint and (view.causes or view.settings or view.excerpts or view.programs):
+            blocks.append([self._hint()])
         return _joined([block for block in blocks if block], measure.spaced)
 
     def _headline(self, most: int) -> list[Styled]:
@@ -181,7 +183,7 @@ class _Page:
     def full(self) -> list[Styled]:
         """The verdict without limits and every further section."""
         view, titles = self.view, self.view.titles
-        lines = self._verdict(_MEASURES[0])[:-2]  # without the hint and the blank before it
+        lines = self._verdict(_MEASURES[0], hint=False)
         for cause in view.causes:
             body = self._prose(cause.summary) if cause is not view.causes[0] else []
             for title, points in (
@@ -205,7 +207,7 @@ class _Page:
         if view.verdict != "benign" and view.benign:
             lines += self._section(titles["looks"], _flat(self._points(view.benign, 0)))
         lines += self._section(titles["unread"], _flat(self._points(view.unread, 0)))
-        if view.read and view.verdict != "benign":
+        if view.read and view.causes and view.verdict != "benign":
             lines += [Styled(""), *self._line(view.read)]
         return lines
 
