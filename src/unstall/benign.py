@@ -58,8 +58,10 @@ def harmless(job: Job) -> tuple[Exonerated, ...]:
         found.append(
             Exonerated(
                 "recorder-off",
-                say("“Stack trace of the failed collective not found”: the Flight Recorder is off; "
-                    "no fault"),
+                say(
+                    "“Stack trace of the failed collective not found”: the Flight Recorder is off; "
+                    "no fault"
+                ),
                 (off[0].place,),
             )
         )
@@ -68,8 +70,10 @@ def harmless(job: Job) -> tuple[Exonerated, ...]:
         found.append(
             Exonerated(
                 "taken-down",
-                say("a rank ended itself after its watchdog had spoken: a consequence (exit code "
-                    "-6 is SIGABRT, not an out-of-memory kill)"),
+                say(
+                    "a rank ended itself after its watchdog had spoken: a consequence (exit code "
+                    "-6 is SIGABRT, not an out-of-memory kill)"
+                ),
                 (down[0].place,),
             )
         )
@@ -78,8 +82,11 @@ def harmless(job: Job) -> tuple[Exonerated, ...]:
         found.append(
             Exonerated(
                 "launcher-signals",
-                say("{signal} sent by the launcher: it stops the surviving ranks after the first "
-                    "one failed", signal=sent[0].signal),
+                say(
+                    "{signal} sent by the launcher: it stops the surviving ranks after the first "
+                    "one failed",
+                    signal=sent[0].signal,
+                ),
                 (sent[0].place,),
             )
         )
@@ -88,8 +95,10 @@ def harmless(job: Job) -> tuple[Exonerated, ...]:
         found.append(
             Exonerated(
                 "broadcast-idle",
-                say("“No available shared memory broadcast block”: an engine process waits for "
-                    "another; it tells that something is slow or stuck, not what"),
+                say(
+                    "“No available shared memory broadcast block”: an engine process waits for "
+                    "another; it tells that something is slow or stuck, not what"
+                ),
                 (idle[0].place,),
             )
         )

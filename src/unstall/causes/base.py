@@ -58,8 +58,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
 
-def evidence(text: Text, weight: float, at: Fact | Place | None = None, *,
-             source: str | None = None) -> Evidence:
+def evidence(
+    text: Text, weight: float, at: Fact | Place | None = None, *, source: str | None = None
+) -> Evidence:
     """A statement that rests on a fact's line, or on knowledge with its source."""
     place = at.place if isinstance(at, Fact) else at
     return Evidence(text, place, weight, source)
@@ -73,22 +74,21 @@ def excerpt(fact: Fact, role: str) -> Excerpt:
 def collective_of(blocked: Blocked) -> Collective:
     """The operation that could not finish."""
     work = blocked.stall.work
-    return Collective(work.op or "unknown", work.seq, work.numel_in, work.numel_out,
-                      work.timeout_ms)
+    return Collective(
+        work.op or "unknown", work.seq, work.numel_in, work.numel_out, work.timeout_ms
+    )
 
 
 def group_of(blocked: Blocked) -> ProcessGroup:
     """The group a stall is in, as far as it is known."""
-    tag, best = blocked.stall.tag, blocked.best
-    ranks = best.ranks if best is not None and best.ranks else None
-    if ranks is None and blocked.size is not None and blocked.size_certain:
-        ranks = tuple(range(blocked.size))
-    name = tag.description or (best.name if best is not None and blocked.program else None)
+    tag = blocked.stall.tag
+    known = blocked.best.group if blocked.best is not None else None
+    ranks = blocked.members if blocked.members_certain else None
     return ProcessGroup(
         id=tag.pg_id,
         guid=tag.guid,
-        name=name,
-        meaning=best.meaning if best is not None else None,
+        name=tag.description or (known.name if known is not None else None),
+        meaning=known.meaning if known is not None else None,
         ranks=ranks,
     )
 
@@ -103,8 +103,9 @@ def origin_of(
     """Where a failure started; the role is a program's own where the program is known."""
     if program is None:
         return Origin("unknown", role, None, tuple(sorted(ranks)), group)
-    return Origin(program.label, program.role, program.engine or program.software,
-                  tuple(sorted(ranks)), group)
+    return Origin(
+        program.label, program.role, program.engine or program.software, tuple(sorted(ranks)), group
+    )
 
 
 def ranks_text(ranks: Iterable[int]) -> Text:

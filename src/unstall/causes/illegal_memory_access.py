@@ -1,4 +1,4 @@
-"""``illegal-memory-access``: a kernel read or wrote where it must not; who reports it did not do it."""
+"""``illegal-memory-access``: a kernel touched memory it must not; who reports it did not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from unstall.model.facts import (
     DriverEvent,
     NcclError,
     ResourceLeak,
-    WatchdogError,
 )
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix, ProcessGroup
 from unstall.model.text import Text, say
@@ -29,8 +28,15 @@ from unstall.model.text import Text, say
 #: CUDA errors that mean a kernel's bad access or end, after which the whole context is lost
 #: (CUDA runtime 12.9: errors 700, 714-719).
 NAMES = frozenset(
-    {"IllegalAddress", "MisalignedAddress", "LaunchFailure", "IllegalInstruction", "HardwareStackError",
-     "InvalidPc", "InvalidAddressSpace"}
+    {
+        "IllegalAddress",
+        "MisalignedAddress",
+        "LaunchFailure",
+        "IllegalInstruction",
+        "HardwareStackError",
+        "InvalidPc",
+        "InvalidAddressSpace",
+    }
 )
 XIDS = frozenset({13, 31, 43})
 HARDWARE_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
@@ -46,8 +52,11 @@ def examine(job: Job) -> Iterable[Finding]:
     ranks = sorted({r for e in errors if (r := _rank(e)) is not None})
     program = job.owner(first)
     support: list[Evidence] = [
-        evidence(say("“{error}” was met by {who}", error=first.text, who=_who(first)),
-                 STRONG + FAIR, first)
+        evidence(
+            say("“{error}” was met by {who}", error=first.text, who=_who(first)),
+            STRONG + FAIR,
+            first,
+        )
     ]
     against: list[Evidence] = []
     if first.through == "watchdog":
@@ -67,44 +76,90 @@ def examine(job: Job) -> Iterable[Finding]:
     if first.frames and not first.blocking:
         support.append(
             evidence(
-                say("launches were not blocking, so the Python line {place} is where the error "
-                    "surfaced, not where it was made", place=_frame(first)),
+                say(
+                    "launches were not blocking, so the Python line {place} is where the error "
+                    "surfaced, not where it was made",
+                    place=_frame(first),
+                ),
                 0.0,
                 first,
             )
         )
     for event in job.all(DriverEvent):
         if event.code in XIDS:
-            support.append(evidence(say("the driver logged Xid {code}, a fault of a program's own "
-                                        "access", code=event.code or 0), FAIR, event))
+            support.append(
+                evidence(
+                    say(
+                        "the driver logged Xid {code}, a fault of a program's own access",
+                        code=event.code or 0,
+                    ),
+                    FAIR,
+                    event,
+                )
+            )
         elif event.code in HARDWARE_XIDS:
-            against.append(evidence(say("the driver logged Xid {code}, a fault of the hardware",
-                                        code=event.code or 0), STRONG, event))
+            against.append(
+                evidence(
+                    say(
+                        "the driver logged Xid {code}, a fault of the hardware",
+                        code=event.code or 0,
+                    ),
+                    STRONG,
+                    event,
+                )
+            )
     for assertion in job.all(DeviceAssert)[:1]:
-        against.append(evidence(say("a kernel's assertion was printed: an index was out of range "
-                                    "there"), STRONG, assertion))
+        against.append(
+            evidence(
+                say("a kernel's assertion was printed: an index was out of range there"),
+                STRONG,
+                assertion,
+            )
+        )
     if len(ranks) > 1:
         support.append(
-            evidence(say("{count} ranks met it; which one was first cannot be told from errors "
-                         "that are reported late", count=len(ranks)), 0.0, first)
+            evidence(
+                say(
+                    "{count} ranks met it; which one was first cannot be told from errors "
+                    "that are reported late",
+                    count=len(ranks),
+                ),
+                0.0,
+                first,
+            )
         )
     for leak in job.all(ResourceLeak)[:1]:
-        support.append(evidence(say("the leaked {what} is a consequence: its owner was ended",
-                                    what=leak.what.replace("_", " ")), 0.0, leak))
+        support.append(
+            evidence(
+                say(
+                    "the leaked {what} is a consequence: its owner was ended",
+                    what=leak.what.replace("_", " "),
+                ),
+                0.0,
+                leak,
+            )
+        )
     exonerated = [
-        Exonerated("nccl", say("NCCL: the error belongs to the process's CUDA context; any kernel "
-                               "launched before can have caused it"), (first.place,)),
+        Exonerated(
+            "nccl",
+            say(
+                "NCCL: the error belongs to the process's CUDA context; any kernel "
+                "launched before can have caused it"
+            ),
+            (first.place,),
+        ),
     ]
     if not job.all(NcclError) and not job.blocked:
         exonerated.append(
-            Exonerated("network-transport", say("network: no NCCL or socket error stands in the "
-                                                "input"), ())
+            Exonerated(
+                "network-transport", say("network: no NCCL or socket error stands in the input"), ()
+            )
         )
     group = first.group
     named = ProcessGroup(id=group.pg_id, guid=group.guid, name=group.description)
     yield Finding(
         cause="illegal-memory-access",
-        summary=_summary(first, ranks),
+        summary=_summary(ranks),
         support=tuple(support),
         against=tuple(against),
         fixes=_fixes(job),
@@ -155,15 +210,17 @@ def _frame(error: CudaError) -> str:
     return f"{file}:{line} ({function})"
 
 
-def _summary(error: CudaError, ranks: list[int]) -> Text:
+def _summary(ranks: list[int]) -> Text:
     if ranks:
         return say(
             "A CUDA kernel in the process of rank {rank} made an invalid memory access; the lines "
             "that report it do not show which kernel.",
             rank=ranks[0],
         )
-    return say("A CUDA kernel made an invalid memory access; the lines that report it do not show "
-               "which kernel.")
+    return say(
+        "A CUDA kernel made an invalid memory access; the lines that report it do not show "
+        "which kernel."
+    )
 
 
 def _serves(job: Job) -> bool:
@@ -172,17 +229,31 @@ def _serves(job: Job) -> bool:
 
 def _fixes(job: Job) -> tuple[Fix, ...]:
     fixes = [
-        Fix(say("find the kernel first: CUDA_LAUNCH_BLOCKING=1 with CUDA graphs off, or "
-                "compute-sanitizer --tool memcheck on a small run")),
+        Fix(
+            say(
+                "find the kernel first: CUDA_LAUNCH_BLOCKING=1 with CUDA graphs off, or "
+                "compute-sanitizer --tool memcheck on a small run"
+            )
+        ),
     ]
     if _serves(job):
         fixes.append(
-            Fix(say("to narrow it down in an inference server, one at a time: graphs off "
+            Fix(
+                say(
+                    "to narrow it down in an inference server, one at a time: graphs off "
                     "(--enforce-eager), custom all-reduce off (--disable-custom-all-reduce), "
-                    "another attention back end, no quantised kernels"))
+                    "another attention back end, no quantised kernels"
+                )
+            )
         )
-    fixes.append(Fix(say("then update the library that holds the kernel, or report it there with "
-                         "the kernel's name")))
+    fixes.append(
+        Fix(
+            say(
+                "then update the library that holds the kernel, or report it there with "
+                "the kernel's name"
+            )
+        )
+    )
     return tuple(fixes)
 
 
@@ -197,13 +268,17 @@ CAUSE = Cause(
         "first to meet the error; it did not make it, and neither did NCCL."
     ),
     shows=(
-        say("“CUDA error: an illegal memory access was encountered”, “misaligned address”, "
-            "“unspecified launch failure”"),
+        say(
+            "“CUDA error: an illegal memory access was encountered”, “misaligned address”, "
+            "“unspecified launch failure”"
+        ),
         say("the same text from “Process group watchdog thread terminated with exception”"),
         say("Xid 13, 31 or 43 in the kernel log"),
     ),
-    decide=say("a run with blocking launches and without CUDA graphs, or a GPU core dump: both "
-               "name the kernel"),
+    decide=say(
+        "a run with blocking launches and without CUDA graphs, or a GPU core dump: both "
+        "name the kernel"
+    ),
     remedies=(
         say("find the kernel: CUDA_LAUNCH_BLOCKING=1, graphs off, compute-sanitizer"),
         say("update or replace the library that holds it"),
@@ -214,6 +289,9 @@ CAUSE = Cause(
         LookAlike("engine-desync", say("a time-out, not a CUDA error, is what the watchdog tells")),
     ),
     examine=examine,
-    sources=("CUDA Runtime API, error codes 700-719", "PyTorch ProcessGroupNCCL.cpp 2.3-2.13",
-             "NVIDIA Xid errors, GPU deployment documentation"),
+    sources=(
+        "CUDA Runtime API, error codes 700-719",
+        "PyTorch ProcessGroupNCCL.cpp 2.3-2.13",
+        "NVIDIA Xid errors, GPU deployment documentation",
+    ),
 )

@@ -33,7 +33,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[  # noqa: ARG001 - its callback answers
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,

@@ -41,11 +41,9 @@ def diagnose(
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Markdown, to be pasted into an issue tracker.")
     ] = False,
-    as_html: Annotated[
-        bool, typer.Option("--html", help="One self-contained HTML page.")
-    ] = False,
+    as_html: Annotated[bool, typer.Option("--html", help="One self-contained HTML page.")] = False,
     output: Annotated[
-        Optional[Path],  # noqa: UP007, UP045 - typer reads this on Python 3.10
+        Optional[Path],  # noqa: UP045 - typer reads this on Python 3.10
         typer.Option("--output", "-o", metavar="FILE", help="Write the report there."),
     ] = None,
     language: Annotated[

@@ -12,7 +12,7 @@ from unstall.commands.diagnose import Language
 
 def explain(
     identifier: Annotated[
-        Optional[str],  # noqa: UP007, UP045 - typer reads this on Python 3.10
+        Optional[str],  # noqa: UP045 - typer reads this on Python 3.10
         typer.Argument(metavar="[CAUSE]", help="An identifier such as engine-desync."),
     ] = None,
     language: Annotated[Language, typer.Option(help="Language of the page.")] = Language.auto,
@@ -44,7 +44,9 @@ def explain(
         known = [one.id for one in all_causes()]
         near = difflib.get_close_matches(identifier, known, n=3, cutoff=0.4)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        typer.echo(f"unstall: no cause is called {identifier!r}{hint} "
-                   "(unstall explain lists them all)", err=True)
+        typer.echo(
+            f"unstall: no cause is called {identifier!r}{hint} (unstall explain lists them all)",
+            err=True,
+        )
         raise typer.Exit(2)
     show_one(found, chosen, console)

@@ -25,7 +25,7 @@ from unstall.model.facts import (
     ProcessEnd,
 )
 from unstall.model.plan import Plan, Program
-from unstall.programs.groups import Match, identify
+from unstall.programs.identify import Match, identify
 
 F = TypeVar("F", bound=Fact)
 
@@ -39,18 +39,18 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
         stall: what the log says of the group.
         matches: which groups of which programs it may be, the best first.
         program: the program it belongs to, where that is known.
-        size: ranks in the group, where known.
-        absent: ranks that should have been there and were not; in the group's own numbering.
-        size_certain: the size is known from the launch plan, a communicator or a layout, rather
-            than from the ranks that happened to speak.
+        members: the group's global ranks, where known.
+        absent: ranks that should have been there and were not.
+        members_certain: the members are known from the launch plan, a communicator or a layout,
+            rather than from the ranks that happened to speak.
     """
 
     stall: Stall
     matches: tuple[Match, ...]
     program: Program | None
-    size: int | None
+    members: tuple[int, ...] | None
     absent: tuple[int, ...]
-    size_certain: bool
+    members_certain: bool
 
     @property
     def best(self) -> Match | None:
@@ -60,7 +60,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def everyone_waits(self) -> bool:
         """Whether all ranks of a group of known size are in the operation."""
-        return self.size_certain and not self.absent
+        return self.members_certain and not self.absent
 
 
 class Job(msgspec.Struct):
@@ -129,9 +129,12 @@ def _spoken(facts: Iterable[Fact]) -> frozenset[int]:
     for fact in facts:
         if isinstance(fact, ProcessEnd) and fact.rank is not None:
             ranks.add(fact.rank)
-        elif isinstance(fact, (CollectiveTimeout, GroupStatus)) and fact.group.rank is not None:
-            if fact.speaker.rank is None:
-                ranks.add(fact.group.rank)
+        elif (
+            isinstance(fact, (CollectiveTimeout, GroupStatus))
+            and fact.group.rank is not None
+            and fact.speaker.rank is None
+        ):
+            ranks.add(fact.group.rank)
     return frozenset(ranks)
 
 
@@ -208,38 +211,35 @@ def _place(job: Job, stall: Stall, label: str | None) -> Blocked:
         program = next((p for p in job.programs if p.label == matches[0].program), None)
     if program is None and len(job.programs) == 1:
         program = job.programs[0]
-    size, certain = _size(job, stall, program, matches)
+    members, certain = _members(job, stall, program, matches)
     return Blocked(
         stall=stall,
         matches=matches,
         program=program,
-        size=size,
-        absent=stall.absent(size),
-        size_certain=certain,
+        members=members,
+        absent=stall.absent(members),
+        members_certain=certain,
     )
 
 
-def _size(
+def _members(
     job: Job, stall: Stall, program: Program | None, matches: Sequence[Match]
-) -> tuple[int | None, bool]:
-    """How many ranks the group has, and whether that is known rather than seen."""
-    highest = max((rank for rank in stall.waiters if rank >= 0), default=-1)
-    if stall.default_group and program is not None and program.processes is not None:
-        if program.processes > highest:
-            return program.processes, True
-    if matches and matches[0].ranks and not stall.default_group:
-        ranks = matches[0].ranks
-        if set(stall.waiters) <= set(ranks):
-            return (len(ranks), True) if ranks == tuple(range(len(ranks))) else (None, False)
+) -> tuple[tuple[int, ...] | None, bool]:
+    """The group's ranks, and whether they are known rather than those that happened to speak."""
+    waiting = {rank for rank in stall.waiters if rank >= 0}
+    highest = max(waiting, default=-1)
+    group = matches[0].group if matches else None
+    if group is not None and group.ranks and waiting <= set(group.ranks) and not matches[0].guessed:
+        return tuple(group.ranks), True
+    if stall.default_group is False:
+        return None, False
+    if program is not None and program.processes is not None and program.processes > highest:
+        return tuple(range(program.processes)), True
     sizes = {init.size for init in job.all(NcclInit) if init.size is not None}
-    if len(sizes) == 1:
-        (size,) = sizes
-        if size is not None and size > highest and stall.default_group is not False:
-            return size, True
-    if stall.default_group is not False and program is not None and program.processes is not None:
-        if program.processes > highest:
-            return program.processes, True
+    size = sizes.pop() if len(sizes) == 1 else None
+    if size is not None and highest < size <= 65_536:
+        return tuple(range(size)), True
     ended = [end.rank for end in job.all(ProcessEnd) if end.rank is not None]
-    if ended and stall.default_group is not False:
-        return max(max(ended), highest) + 1, False
+    if ended and max(ended) < 65_536:
+        return tuple(range(max(max(ended), highest) + 1)), False
     return None, False

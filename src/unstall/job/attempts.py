@@ -28,7 +28,7 @@ def attempts(facts: Sequence[Fact]) -> list[list[Fact]]:
     count = max(len(lines) for lines in restarts.values()) + 1
     divided: list[list[Fact]] = [[] for _ in range(count)]
     for fact in facts:
-        lines = restarts.get(fact.place.source)
+        lines = restarts.get(fact.place.source, [])
         if not lines:
             for attempt in divided:
                 attempt.append(fact)

@@ -189,8 +189,9 @@ class Owners(msgspec.Struct):
             if len(able) == 1:
                 return able[0]
         # one source of several programs tells nothing; one that only one program wrote does
-        if len({program.label for program in self.by_source.values()}) > 1 or len(
-            self.by_source
-        ) > 1:
+        if (
+            len({program.label for program in self.by_source.values()}) > 1
+            or len(self.by_source) > 1
+        ):
             return self.by_source.get(fact.place.source)
         return None

@@ -94,15 +94,14 @@ class Stall(msgspec.Struct, kw_only=True):
             None,
         )
 
-    def absent(self, size: int | None) -> tuple[int, ...]:
+    def absent(self, members: tuple[int, ...] | None) -> tuple[int, ...]:
         """Ranks that should have been there and did not time out.
 
-        With ``size`` (ranks in the group, numbered as the waiters are) these are all others;
-        without, only ranks that were seen: they heard, gave a status or spoke elsewhere.
+        With the group's ``members`` these are all others; without, only ranks that were seen: they
+        heard, gave a status or spoke elsewhere.
         """
-        members = set(range(size)) if size is not None else set(self.spoke)
-        members |= set(self.statuses) | set(self.heard)
-        return tuple(sorted(members - set(self.waiters)))
+        expected = set(members) if members is not None else set(self.spoke) | set(self.heard)
+        return tuple(sorted((expected | set(self.statuses)) - set(self.waiters)))
 
     @property
     def behind(self) -> dict[int, GroupStatus]:

@@ -45,7 +45,8 @@ class Port(msgspec.Struct, frozen=True):
         listens: the program itself binds it (else it connects to another's).
         host: address as written.
         picked: ``fixed``, ``free`` (bound at once by the program that asked the system for it) or
-            ``reserved-late`` (asked for, closed, and bound later: another process may take it).
+            ``reserved-late`` (asked for, closed, and bound later: another process may take it), or
+            ``random`` (drawn without asking the system).
     """
 
     purpose: str
