@@ -44,6 +44,8 @@ def test_rollout_server() -> None:
         ("sglang::detokenizer", "sglang", "front end", None),
         ("ray::WorkerDict.actor_rollout_update_actor", "verl", "worker", None),
         ("ray::TaskRunner.run", "verl", "driver", None),
+        ("VLLM::DPCoordinator", "vllm", "coordinator", None),
+        ("ray::AgentLoopWorker.generate", "verl", "worker", None),
         ("ray::IDLE", "ray", "coordinator", None),
         ("ray::Something.step", "ray", "worker", None),
         ("python -m torch.distributed.run --nproc_per_node 8 t.py", "torchrun", "launcher", None),
@@ -65,6 +67,8 @@ def test_frames_decide_where_the_title_does_not() -> None:
         "EngineCoreProc.run_engine_core vllm/v1/engine/core.py",
     )
     assert identify(engine).process == "engine"
+    coordinator = process(None, "DPCoordinatorProc.run_coordinator vllm/v1/engine/coordinator.py")
+    assert identify(coordinator).process == "coordinator"
     loader = process("python train.py", "_worker_loop torch/utils/data/_utils/worker.py")
     assert identify(loader).process == "loader"
     trainer = process("python train.py", "train transformers/trainer.py")

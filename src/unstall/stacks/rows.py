@@ -66,7 +66,7 @@ class Circumstance(msgspec.Struct, frozen=True):
 
 
 class RoleSign(msgspec.Struct, frozen=True):
-    """By what a process is known.
+    """By what a process is known; what is given of frame, command and thread must all hold.
 
     Attributes:
         software: name in :mod:`unstall.programs`.

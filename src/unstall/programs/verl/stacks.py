@@ -71,7 +71,13 @@ ROLES: tuple[RoleSign, ...] = (
         "trainer",
         "driver",
         "verl, Ray's process title",
-        command=("ray::TaskRunner", "ray::main_task", "verl.trainer.main_ppo"),
+        command=(
+            "ray::TaskRunner",
+            "ray::main_task",
+            "ray::FullyAsyncTrainer",
+            "ray::FullyAsyncRollouter",
+            "verl.trainer.main_ppo",
+        ),
         weight=30,
     ),
     RoleSign(
@@ -84,6 +90,7 @@ ROLES: tuple[RoleSign, ...] = (
             "ray::ActorRolloutRefWorker",
             "ray::AsyncActorRolloutRefWorker",
             "ray::CriticWorker",
+            "ray::AgentLoopWorker",
         ),
         weight=30,
     ),
