@@ -102,32 +102,11 @@ _MOST = 3_000
 
 def _marks() -> tuple[str, ...]:
     """Literals of the forms; short ones would make every line of a log a candidate."""
-    spelled = [
-        "torch",
-        "PyTorch",
-        "Pytorch",
-        "pytorch",
-        "vllm",
-        "vLLM",
-        "sglang",
-        "SGLang",
-        "transformers",
-        "trl",
-        "TRL",
-        "deepspeed",
-        "DeepSpeed",
-        "accelerate",
-        "swift",
-        "ray",
-        "Ray",
-        "cuda",
-        "CUDA",
-        "python",
-        "Python",
-        "nccl",
-        "NCCL",
-        "verl",
-    ]
+    spelled = (
+        *("torch", "PyTorch", "Pytorch", "pytorch", "vllm", "vLLM", "sglang", "SGLang"),
+        *("transformers", "trl", "TRL", "deepspeed", "DeepSpeed", "accelerate", "swift"),
+        *("ray", "Ray", "cuda", "CUDA", "python", "Python", "nccl", "NCCL", "verl"),
+    )
     close = [f"{name}{between}" for name in spelled for between in (": ", "：", "   ", " = ")]
     digits = {"torch": "12", "pytorch": "12", "vllm": "0", "sglang": "0", "transformers": "45"}
     digits |= {"trl": "01", "deepspeed": "0", "accelerate": "01", "swift": "234", "ray": "2"}
@@ -138,7 +117,18 @@ def _marks() -> tuple[str, ...]:
         for digit in digits[name.lower()]
         for between in (" ", " v", ":")
     ]
-    return ("==", "ersion", "版本", "river", "CUDA used", "Name: ", *close, *near)
+    return (
+        "==",
+        "ersion",
+        "版本",
+        "river",
+        "CUDA used",
+        "Name: ",
+        "[conda]",
+        "-nccl-cu",
+        *close,
+        *near,
+    )
 
 
 class PackageVersions:
@@ -169,13 +159,14 @@ class PackageVersions:
         self._shown = None
         if _WISHED.search(text) is not None:
             return ()
-        if "==" in text:
+        if (built := _CUDA.search(text)) is not None:
+            found.append(("cuda", built[1]))
+        elif "==" in text:
             found += [(_NAMES[m[1].lower()], m[2]) for m in _PINNED.finditer(text)]
         else:
             found += [(_NAMES[m[1].lower()], m[2]) for m in _SAID.finditer(text)]
             if not found and (listed := _LISTED.match(text)) is not None:
                 found.append((_NAMES[listed[1].lower()], listed[2]))
-        found += [("cuda", m[1]) for m in _CUDA.finditer(text)]
         found += [("nvidia-driver", m[1]) for m in _DRIVER.finditer(text)]
         facts: list[Fact] = []
         for name, version in found:

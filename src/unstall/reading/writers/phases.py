@@ -52,7 +52,8 @@ class Phases(Sentences):
             r"successfully saved checkpoint|Finished saving|[Ss]aved (?:the )?(?:an? )?"
             r"(?:[\w.-]{1,40} ){0,3}(?:checkpoint|model|state|optimizer|weights)\b"
             r"|[Cc]heckpoint (?:of size .{1,30} )?saved|weights saved in"
-            r"|(?:config|tokenizer).{0,40}saved in|[Cc]onfiguration saved in|\[Torch\] Saved|state dict took",
+            r"|(?:config|tokenizer).{0,40}saved in|[Cc]onfiguration saved in"
+            r"|\[Torch\] Saved|state dict took",
             finished=True,
         ),
         _phase(
@@ -131,7 +132,7 @@ class Phases(Sentences):
         ),
         _phase(
             "load-model",
-            "oading|Load weight begin|esum|ownloading shards|Retrieving full",
+            "oading|tarting to load|Load weight begin|esum|ownloading shards|Retrieving full",
             r"[Ll]oading (?:safetensors |pt )?checkpoint(?: shards)?\b|[Ss]tarting to load model"
             r"|[Ll]oading (?:the )?(?:\w{1,20} )?(?:model|weights)\b|loading weights file"
             r"|Load weight begin|Downloading shards|[Rr]esum(?:ing|ed) (?:training )?from"
@@ -170,8 +171,8 @@ class Phases(Sentences):
             "generate",
             "enerat|ollout|Processed prompts",
             r"Processed prompts:|[Gg]enerating (?:rollouts?|completions?|samples|responses"
-            r"|sequences|experience)|[Ss]tart(?:ing)? (?:the )?(?:rollout|generation)\b|make_experience"
-            r"|[Rr]ollout (?:start|begin)",
+            r"|sequences|experience)|[Ss]tart(?:ing)? (?:the )?(?:rollout|generation)\b"
+            r"|make_experience|[Rr]ollout (?:start|begin)",
         ),
         _phase(
             "graph-capture",

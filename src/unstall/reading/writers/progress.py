@@ -38,7 +38,7 @@ _LOGGER = re.compile(
     re.ASCII,
 )
 _ITERATION = re.compile(r"\biteration\s{1,12}(\d{1,9})/\s{0,12}(\d{1,9})\b", re.ASCII)
-_RATE = re.compile(r"([\d.,]{1,16}) ?([kKMG]?)(?:i?B|[A-Za-z]{0,16} ?)/s", re.ASCII)
+_RATE = re.compile(r"([\d.,]{1,16}) ?([kKMG]?)(?:i?B| ?[A-Za-z]{0,16} ?)/s", re.ASCII)
 _SLOW = re.compile(r"([\d.,]{1,16}) ?(s|ms|min)/[A-Za-z]{1,16}", re.ASCII)
 _SCALE = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _LABEL = 120

@@ -31,6 +31,7 @@ from unstall.reading.writers.traceback_text import (
     RAY,
     SPAWN,
     Final,
+    body_of,
     final_line,
     from_launcher,
     goes_on,
@@ -212,7 +213,7 @@ class Tracebacks:
         return one
 
     def _inside(self, line: Line, one: _Open, text: str) -> list[Fact]:
-        body = text.strip()
+        body = body_of(text)
         if one.boxed:
             if (found := BOX_FRAME.match(body)) is not None:
                 _add(one, Frame(found[3], found[1], int(found[2])))
@@ -255,7 +256,7 @@ class Tracebacks:
 
     def _after(self, who: Speaker, one: _Open, text: str) -> bool:
         """Whether a line behind the last line still belongs to this traceback."""
-        body = text.strip()
+        body = body_of(text)
         if not body:
             one.blanks += 1
             return one.blanks <= 3

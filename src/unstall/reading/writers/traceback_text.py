@@ -94,6 +94,12 @@ def indent_of(text: str) -> int:
     return len(text) - len(text.lstrip(" \t|+"))
 
 
+def body_of(text: str) -> str:
+    """The line without indentation and without an exception group's bar."""
+    body = text.strip()
+    return body[2:].strip() if body.startswith("| ") else body
+
+
 def is_marker(body: str) -> bool:
     """Whether a line holds only the ``^^^^`` and ``~~~~`` of Python 3.11 and later."""
     return ("^" in body or "~" in body) and _MARKER.fullmatch(body) is not None

@@ -71,7 +71,7 @@ class Warnings(Sentences):
             "kernel-version",
             "Detected kernel version",
             r"Detected kernel version ([\d.]{1,20}), which is below the recommended minimum of"
-            r" ([\d.]{1,20}?)[;,. ]",
+            r" (\d[\d.]{0,18}\d)",
             "version",
             "minimum",
         ),

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from unstall.model.facts import ProcessEnd, ResourceLeak, SignalSent
+from unstall.reading.writers.processes import ProcessEnds, ShellNotices
+
+
+@pytest.mark.parametrize(
+    ("line", "reporter", "code", "signal", "who"),
+    [
+        (
+            "[2023-08-30 10:16:54,254] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3',"
+            " '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
+            "deepspeed",
+            -9,
+            "SIGKILL",
+            (None, 3),
+        ),
+        (
+            "subprocess.CalledProcessError: Command '['/usr/bin/python', 't.py']' returned non-zero"
+            " exit status 1.",
+            "accelerate",
+            1,
+            None,
+            (None, None),
+        ),
+        (
+            "subprocess.CalledProcessError: Command '['python', 't.py']' died with"
+            " <Signals.SIGSEGV: 11>.",
+            "accelerate",
+            -11,
+            "SIGSEGV",
+            (None, None),
+        ),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 6 terminated with exit"
+            " code 7",
+            "spawn",
+            7,
+            None,
+            (None, 6),
+        ),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal"
+            " SIGKILL",
+            "spawn",
+            -9,
+            "SIGKILL",
+            (None, 2),
+        ),
+        ("-- Process 1 terminated with the following error:", "spawn", 1, None, (None, 1)),
+        (
+            "[rank: 3] Child process with PID 905 terminated with code -6. Forcefully terminating"
+            " all other processes to avoid zombies",
+            "lightning",
+            -6,
+            "SIGABRT",
+            (905, None),
+        ),
+        (
+            "run.sh: line 12: 48123 Segmentation fault      (core dumped) python train.py",
+            "shell",
+            -11,
+            "SIGSEGV",
+            (48123, None),
+        ),
+    ],
+)
+def test_ends(read, line, reporter, code, signal, who):
+    (fact,) = read(ProcessEnds, line + "\n")
+    assert isinstance(fact, ProcessEnd)
+    assert (fact.reporter, fact.exit_code, fact.signal) == (reporter, code, signal)
+    assert (fact.pid, fact.local_rank) == who
+
+
+@pytest.mark.parametrize(
+    ("line", "signal"),
+    [
+        ("Killed", "SIGKILL"),
+        ("Segmentation fault (core dumped)", "SIGSEGV"),
+        ("Aborted (core dumped)", "SIGABRT"),
+        ("Bus error: 10", "SIGBUS"),
+        ("[1]+  Killed                  python train.py", "SIGKILL"),
+    ],
+)
+def test_a_shells_bare_notice(read, line, signal):
+    (fact,) = read(ShellNotices, line + "\n")
+    assert (fact.reporter, fact.signal) == ("shell", signal)
+
+
+def test_sentences_with_the_same_words_are_no_notice(read):
+    text = "Killed all zombies\nAborted by user request\nnot Killed\nTerminated: see the log\n"
+    assert read(ShellNotices, text) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "count"),
+    [
+        (
+            "/usr/lib/python3.12/multiprocessing/resource_tracker.py:279: UserWarning:"
+            " resource_tracker: There appear to be 2 leaked shared_memory objects to clean up at"
+            " shutdown",
+            "shared_memory",
+            2,
+        ),
+        (
+            "resource_tracker: There appear to be 6 leaked semaphore objects to clean up at"
+            " shutdown: {'/mp-abc'}",
+            "semaphore",
+            6,
+        ),
+        (
+            "WARNING: destroy_process_group() was not called before program exit, which can leak",
+            "process-group",
+            None,
+        ),
+        (
+            "Warning: WARNING: process group has NOT been destroyed before we destruct it.",
+            "process-group",
+            None,
+        ),
+    ],
+)
+def test_leaks(read, line, what, count):
+    (fact,) = read(ProcessEnds, line + "\n")
+    assert isinstance(fact, ResourceLeak)
+    assert (fact.what, fact.count) == (what, count)
+
+
+@pytest.mark.parametrize(
+    ("line", "signal", "pid", "received"),
+    [
+        ("[INFO] [launch.py:315:sigkill_handler] Killing subprocess 7741", "SIGTERM", 7741, False),
+        ("[rank: 2] Received SIGTERM: 15", "SIGTERM", None, True),
+        ("exiting program after receiving SIGTERM.", "SIGTERM", None, True),
+        ("Main process received SIGINT, exiting", "SIGINT", None, True),
+    ],
+)
+def test_signals(read, line, signal, pid, received):
+    (fact,) = read(ProcessEnds, line + "\n")
+    assert isinstance(fact, SignalSent)
+    assert (fact.signal, fact.target_pid, fact.received) == (signal, pid, received)
