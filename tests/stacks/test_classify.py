@@ -290,3 +290,10 @@ def test_idle_servers() -> None:
     busy = wait_of(thread("answer app.py", "Runner.run asyncio/runners.py"))
     assert plain.keys == fast.keys == ("event-loop-idle",)
     assert (fast.kind, busy.kind) == ("queue", "unknown")
+
+
+def test_a_bare_name_needs_its_file() -> None:
+    # DeepSpeed's AllGatherHandle.wait is known by its class, wherever it stands; a mere wait is not.
+    known = wait_of(thread(f"barrier {C10D}", "AllGatherHandle.wait zero/partition.py"))
+    mere = wait_of(thread(f"barrier {C10D}", "wait zero/partition.py"))
+    assert (known.keys, mere.keys) == (("parameter-gather",), ())

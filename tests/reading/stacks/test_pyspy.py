@@ -296,3 +296,21 @@ def test_size_is_bounded() -> None:
     (one,) = stacks("\n".join(lines))
     assert len(one.threads[0].frames) == 300
     assert len(one.threads) == 1000
+
+
+def test_main_thread_is_the_one_with_the_process_id() -> None:
+    (one,) = stacks(
+        "Process 640: ./embedded\n"
+        "Thread 641 (idle)\n"
+        "    serve (pool.py:3)\n"
+        "Thread 640 (idle)\n"
+        "    step (loop.py:7)\n"
+    )
+    assert [thread.tid for thread in one.threads] == [640, 641]
+
+
+def test_a_heading_far_above_is_no_heading() -> None:
+    dump = 'Thread 8 (idle): "MainThread"\n    main (a.py:1)\n'
+    (near,) = stacks("##### rank 4\n\n" + dump)
+    (far,) = stacks("##### rank 4\n" + "step\n" * 7 + dump)
+    assert (near.speaker.rank, far.speaker.rank) == (4, None)
