@@ -293,7 +293,7 @@ def test_idle_servers() -> None:
 
 
 def test_a_bare_name_needs_its_file() -> None:
-    # DeepSpeed's AllGatherHandle.wait is known by its class, wherever it stands; a mere wait is not.
+    # AllGatherHandle.wait is known by its class, wherever it stands; a mere wait is not.
     known = wait_of(thread(f"barrier {C10D}", "AllGatherHandle.wait zero/partition.py"))
     mere = wait_of(thread(f"barrier {C10D}", "wait zero/partition.py"))
     assert (known.keys, mere.keys) == (("parameter-gather",), ())
