@@ -1,0 +1,77 @@
+"""Shared memory of the container that a program runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from unstall.launch.judgements.context import Context, places
+from unstall.model.plan import Judgement
+from unstall.model.text import say
+
+_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+ENOUGH = 1 << 30
+
+
+def judge(context: Context) -> Iterator[Judgement]:
+    """A row for each program in a container."""
+    for launch in context.launches:
+        found = launch.container
+        if found is None or found.get("verb") == "exec":
+            continue
+        size = found.get("shm-size")
+        shared = found.get("ipc") in ("host", "mounted") or found.get("ipc", "").startswith(
+            "container:"
+        )
+        amount = bytes_of(size) if size is not None else None
+        place = launch.call.outer[-1].place if launch.call.outer else launch.place
+        several = launch.processes is None or launch.processes > 1
+        if (
+            shared
+            or (amount is not None and amount >= ENOUGH)
+            or (size is not None and amount is None)
+        ):
+            yield Judgement(
+                "shared memory",
+                {launch.label: size or f"ipc {found.get('ipc')}"},
+                "ok",
+                say("the container's /dev/shm is large enough for several ranks"),
+                places(place),
+                None,
+                ("shm-too-small",),
+            )
+            continue
+        yield Judgement(
+            "shared memory",
+            {launch.label: size or "64 MB (default)"},
+            "conflict" if several else "suspicious",
+            say(
+                "the container's /dev/shm has {size}: NCCL's segments between {count} ranks and the "
+                "workers of a DataLoader do not fit (no space left on device, bus error)",
+                size=size or "64 MB",
+                count=launch.processes if launch.processes is not None else "several",
+            ),
+            places(place, launch.place),
+            "--shm-size=16g",
+            ("shm-too-small",),
+        )
+
+
+def bytes_of(text: str) -> int | None:
+    """``16g``, ``512m``, ``1073741824`` as bytes; also Kubernetes' ``64Gi``."""
+    lowered = text.strip().lower()
+    for suffix in ("ib", "b", "i"):
+        if (
+            lowered.endswith(suffix)
+            and len(lowered) > len(suffix)
+            and not lowered[-len(suffix) - 1].isdigit()
+        ):
+            lowered = lowered[: -len(suffix)]
+            break
+    unit = 1
+    if lowered and lowered[-1] in _UNITS:
+        unit = _UNITS[lowered[-1]]
+        lowered = lowered[:-1]
+    try:
+        return int(float(lowered) * unit)
+    except (ValueError, OverflowError):
+        return None

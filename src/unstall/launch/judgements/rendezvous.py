@@ -1,0 +1,143 @@
+"""The rendezvous of several nodes: address, node number, and what is taken for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from unstall.launch.judgements.context import Context, places, show
+from unstall.model.plan import Judgement, Value
+from unstall.model.text import say
+from unstall.programs.base import Launch
+
+_LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - an address to recognise
+
+
+def judge(context: Context) -> Iterator[Judgement]:
+    """Rows only where something is wrong."""
+    for launch in context.launches:
+        yield from _node_rank(launch)
+        yield from _address(launch)
+
+
+def _several(launch: Launch) -> bool:
+    """Whether it runs on several nodes, as far as is known."""
+    if launch.nodes is not None:
+        return launch.nodes > 1
+    value = launch.settings.get("nodes")
+    return value is not None and not value.known
+
+
+def _node_rank(launch: Launch) -> Iterator[Judgement]:
+    value = launch.node_rank
+    if value is None:
+        if _several(launch) and any(n in launch.launchers for n in ("torchrun", "accelerate")):
+            static = launch.flag("rdzv_endpoint", "rdzv_backend") is None
+            if static and "srun" not in launch.launchers:
+                yield Judgement(
+                    "node rank",
+                    {launch.label: "not set"},
+                    "conflict",
+                    say(
+                        "{program} runs on several nodes, but no node number is given: every node "
+                        "takes itself for node 0",
+                        program=launch.label,
+                    ),
+                    places(launch.settings.get("nodes"), launch.place),
+                    "--node_rank $NODE_RANK",
+                    ("rendezvous-environment",),
+                )
+        return
+    text = value.text
+    per_node = launch.per_node
+    mistaken = text in (
+        "$RANK",
+        "${RANK}",
+        "$SLURM_PROCID",
+        "${SLURM_PROCID}",
+        "$OMPI_COMM_WORLD_RANK",
+    )
+    if mistaken and (per_node is None or per_node > 1):
+        one_task = (
+            "srun" in launch.launchers
+            and launch.flag("ntasks_per_node") is not None
+            and (launch.number("ntasks_per_node") == 1)
+        )
+        if not one_task:
+            yield Judgement(
+                "node rank",
+                {launch.label: show(value)},
+                "suspicious",
+                say(
+                    "{text} is the number of a process, not of a node: where a node has several "
+                    "processes, node numbers beyond the number of nodes come out. Some clusters set "
+                    "RANK to the node's number; NODE_RANK says which it is",
+                    text=text,
+                ),
+                places(value, launch.place),
+                "--node_rank $NODE_RANK",
+                ("rendezvous-environment",),
+            )
+    elif (
+        value.known
+        and _several(launch)
+        and text.isdigit()
+        and launch.nodes is not None
+        and (int(text) >= launch.nodes)
+    ):
+        yield Judgement(
+            "node rank",
+            {launch.label: show(value)},
+            "conflict",
+            say(
+                "node number {number} of {nodes} nodes: they are counted from 0",
+                number=text,
+                nodes=launch.nodes,
+            ),
+            places(value, launch.settings.get("nodes")),
+            None,
+            ("rendezvous-environment",),
+        )
+
+
+def _address(launch: Launch) -> Iterator[Judgement]:
+    if not _several(launch):
+        return
+    for port in launch.ports:
+        if port.purpose != "rendezvous" or port.host is None:
+            continue
+        host = port.host
+        if host.known and host.text in _LOCAL:
+            yield Judgement(
+                "rendezvous address",
+                {launch.label: show(host)},
+                "conflict",
+                say(
+                    "{program} runs on several nodes, but the address is this machine's own: each node "
+                    "waits for itself",
+                    program=launch.label,
+                ),
+                places(host, launch.settings.get("nodes"), launch.place),
+                "MASTER_ADDR=<address of node 0 that the others reach>",
+                ("rendezvous-environment",),
+            )
+        elif not host.known and falls_back(host):
+            yield Judgement(
+                "rendezvous address",
+                {launch.label: show(host)},
+                "suspicious",
+                say(
+                    "where the look-up fails, the address falls back to this machine's own and each "
+                    "node waits for itself instead of failing at once"
+                ),
+                places(host, launch.place),
+                None,
+                ("rendezvous-environment",),
+            )
+
+
+def falls_back(value: Value) -> bool:
+    """Whether an address's expression ends in a local one when it fails."""
+    text = value.text
+    return any(mark in text for mark in ("localhost", "127.0.0.1")) and any(
+        mark in text for mark in ("||", ":-", "|")
+    )

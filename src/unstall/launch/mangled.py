@@ -1,0 +1,306 @@
+"""Scripts that were damaged on their way through a paste, read as they were meant.
+
+Three damages are common in issue trackers: a trailing backslash is lost, so that a command falls
+apart into lines that begin with ``--flag``; a comment loses its sign, so that prose stands between
+the commands; Windows line ends. Each is repaired line by line (line numbers stay what they were) and
+reported, since the literal reading of a script without its backslashes is a different one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from unstall.launch.words import _closing
+
+MOST_LINES = 20000
+_KEYWORDS = frozenset(
+    ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select", "in", "time", "{", "}", "(", ")", "[", "[[", "((", "!", "export", "local", "declare", "readonly", "typeset", "unset", "set", "source", ".", "eval", "exec", "exit", "return", "break", "continue", "cd", "echo", "printf", "wait", "sleep", "trap", "read", "shift", "ulimit", "test", "true", "false", "kill", "alias", "let", "mapfile", "shopt", "pushd", "popd", "umask"]
+)
+_COMMON = frozenset(
+    ["python", "python3", "torchrun", "accelerate", "deepspeed", "swift", "megatron", "vllm", "trl", "sglang", "ray", "srun", "sbatch", "salloc", "mpirun", "mpiexec", "bash", "sh", "zsh", "ssh", "scp", "rsync", "docker", "docker-compose", "podman", "kubectl", "conda", "mamba", "pip", "pip3", "uv", "poetry", "nohup", "env", "sudo", "nice", "timeout", "numactl", "taskset", "tmux", "screen", "mkdir", "rm", "cp", "mv", "ln", "ls", "cat", "head", "tail", "grep", "sed", "awk", "cut", "tr", "sort", "uniq", "tee", "find", "xargs", "wc", "seq", "basename", "dirname", "date", "hostname", "nvidia-smi", "nproc", "git", "wget", "curl", "tar", "unzip", "chmod", "chown", "module", "ml", "singularity", "apptainer", "enroot", "make", "apt", "apt-get", "yum", "llamafactory-cli", "axolotl", "huggingface-cli", "hf", "modelscope", "wandb", "jq", "yq", "pkill", "pgrep", "killall", "lsof", "ss", "netstat", "ip", "ifconfig", "scontrol", "squeue", "sacct", "scancel", "node", "npm", "java", "perl", "horovodrun", "composer", "lightning", "fabric", "openrlhf", "verl", "colossalai", "oxenl", "stdbuf", "setsid", "time", "which", "ps", "free", "df", "du", "touch", "sync", "sysctl", "systemctl", "supervisord", "xvfb-run", "nsys", "ncu"]
+)
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """A script as it was meant.
+
+    Attributes:
+        text: one line for each line of the original.
+        joined: lines (from 0) to which a lost continuation was given back.
+        assignments: those of them that are assignments standing before a command.
+        prose: lines that were taken for comments.
+        carriage_returns: the line ends were Windows'.
+    """
+
+    text: str
+    joined: tuple[int, ...] = ()
+    assignments: tuple[int, ...] = ()
+    prose: tuple[int, ...] = ()
+    carriage_returns: bool = False
+
+
+def repair(text: str) -> Repaired:
+    """Undo what a paste did. A script without damage comes back unchanged."""
+    returns = "\r\n" in text
+    lines = text.replace("\r\n", "\n").replace("\r", " ").split("\n")
+    if len(lines) > MOST_LINES:
+        return Repaired("\n".join(lines), carriage_returns=returns)
+    functions = {
+        line.split("(")[0].replace("function ", "").strip()
+        for line in lines
+        if line.rstrip().endswith(("{", "()")) and "(" in line
+    }
+    starts, prose = _command_starts(lines, functions)
+    joined = _lost_continuations(lines, starts)
+    assignments: list[int] = []
+    if joined:
+        assignments = _lost_before(lines, starts, joined, prose)
+    for at in prose:
+        lines[at] = "#" + lines[at]
+    for at in (*joined, *assignments):
+        lines[at] = lines[at].rstrip() + " \\"
+    return Repaired(
+        "\n".join(lines), tuple(joined), tuple(assignments), tuple(prose), carriage_returns=returns
+    )
+
+
+def _command_starts(lines: list[str], functions: set[str]) -> tuple[list[bool], list[int]]:
+    """Which lines begin outside of every quotation, array, here-document and continuation, and
+    which of those are prose.
+    """
+    ignored: set[int] = set()
+    for _ in range(6):
+        starts, prose, open_at = _scan(lines, functions, ignored)
+        if open_at is None:
+            return starts, prose
+        ignored.add(open_at)
+    return starts, prose
+
+
+def _scan(
+    lines: list[str], functions: set[str], ignored: set[int]
+) -> tuple[list[bool], list[int], int | None]:
+    starts: list[bool] = []
+    prose: list[int] = []
+    ends: list[str] = []
+    state = _State()
+    for number, line in enumerate(lines):
+        if ends:
+            starts.append(False)
+            if line.strip() == ends[0]:
+                ends.pop(0)
+            continue
+        clean = state.clean and not state.continued
+        starts.append(clean)
+        if number in ignored:
+            state = _State()
+            continue
+        if clean and is_prose(line, functions):
+            prose.append(number)
+            continue
+        if state.clean:
+            state.opened_at = number
+        ends.extend(state.feed(line))
+    return starts, prose, None if state.clean else state.opened_at
+
+
+class _State:
+    """What is open at the end of a line."""
+
+    def __init__(self) -> None:
+        self.stack: list[str] = []
+        self.continued = False
+        self.opened_at = 0
+
+    @property
+    def clean(self) -> bool:
+        return not self.stack
+
+    def feed(self, line: str) -> list[str]:
+        """Read a line; returns the ends of the here-documents that begin behind it."""
+        documents: list[str] = []
+        at = 0
+        stack = self.stack
+        self.continued = False
+        while at < len(line):
+            letter = line[at]
+            top = stack[-1] if stack else ""
+            if top == "'":
+                end = line.find("'", at)
+                if end < 0:
+                    return documents
+                stack.pop()
+                at = end + 1
+                continue
+            if letter == "\\":
+                if at == len(line.rstrip()) - 1:
+                    self.continued = True
+                    return documents
+                at += 2
+                continue
+            if letter == '"':
+                if top == '"':
+                    stack.pop()
+                else:
+                    stack.append('"')
+            elif top == '"':
+                if letter == "$" and line[at + 1 : at + 2] == "(":
+                    stack.append(")")
+                    at += 1
+            elif letter == "'":
+                stack.append("'")
+            elif letter == "#" and (at == 0 or line[at - 1] in " \t;("):
+                return documents
+            elif letter == "$" and line[at + 1 : at + 2] == "{":
+                at = _closing(line, at + 1)
+            elif letter == "(" and (top == ")" or (at and line[at - 1] in "=$(<>")):
+                stack.append(")")
+            elif letter == ")" and top == ")":
+                stack.pop()
+            elif letter == "<" and line[at : at + 3] != "<<<" and line[at : at + 2] == "<<":
+                word = line[at + 2 :].lstrip("-").strip()
+                end_word = ""
+                for mark in word:
+                    if mark in " \t;|&)>":
+                        break
+                    end_word += mark
+                end_word = end_word.replace("'", "").replace('"', "").replace("\\", "")
+                if end_word and not stack and not end_word[0].isdigit():
+                    documents.append(end_word)
+                at += 1
+            at += 1
+        return documents
+
+
+def is_prose(line: str, functions: set[str] | frozenset[str] = frozenset()) -> bool:
+    """Whether a line that begins a command is rather a comment that lost its sign."""
+    text = line.strip()
+    if not text or text.startswith("#"):
+        return False
+    first = text.split(None, 1)[0]
+    if first[:1] in "$\"'(){}[]!&|;<>:~./`\\@":
+        return False
+    if first.startswith("-"):
+        # `--model x` is a lost continuation; `---- part two ----` is prose
+        return first.strip("-=*") == "" or not (
+            first.lstrip("-")[:1].isascii() and first.lstrip("-")[:1].isalpha()
+        )
+    head = first.rstrip(";")
+    if head in _KEYWORDS or head in _COMMON or head.split("(")[0] in functions:
+        return False
+    name, equals, _ = first.partition("=")
+    if equals and name.rstrip("+").split("[")[0].isidentifier() and name.isascii():
+        return False
+    if "/" in first and first.isascii() and not first.startswith("http"):
+        return False
+    if not first.isascii():
+        return True
+    words = text.split()
+    if first[0].isdigit() or first[0] in "*+%=^,?":
+        return True
+    flags = any(
+        (w.startswith("-") and len(w) > 1 and w[1:2].isalpha()) or w.startswith("--")
+        for w in words[1:]
+    )
+    if not text.isascii() and not flags:
+        # words of another script next to an unknown command
+        outside = "".join(c for c in text if not c.isascii())
+        return len(outside) >= 2 and not any(q in text for q in "\"'")
+    if flags or any(mark in text for mark in ("$", "|", ">", '"', "=")):
+        return _apostrophe(text) and not flags
+    if first[0].isupper() and len(words) >= 2 and first.rstrip(":,.").isalpha():
+        return True
+    if _apostrophe(text):
+        return True
+    return len(words) >= 4 and (text[-1] in ".:!?" or first.endswith((",", ":")))
+
+
+def _apostrophe(text: str) -> bool:
+    """Whether an apostrophe stands inside a word, as in ``don't``, and no quotation closes it."""
+    at = text.find("'")
+    return (
+        at > 0
+        and text[at - 1].isalpha()
+        and text[at + 1 : at + 2].isalpha()
+        and text.count("'") % 2 == 1
+    )
+
+
+def _is_flag(line: str) -> bool:
+    text = line.strip()
+    if not text.startswith("-"):
+        return False
+    name = text.lstrip("-")
+    dashes = len(text) - len(name)
+    return dashes <= 2 and name[:1].isalpha() and name[:1].isascii()
+
+
+def _ends_open(line: str) -> bool:
+    """Whether a command may go on behind this line."""
+    text = line.rstrip()
+    return (
+        (bool(text)
+        and not text.endswith(("\\", "&", ";", "|", "{", "}", ")")))
+        or text.endswith("&&")
+    )
+
+
+def _lost_continuations(lines: list[str], starts: list[bool]) -> list[int]:
+    """Lines behind which a backslash was lost: a flag stands alone on the next line."""
+    joined: list[int] = []
+    for at, line in enumerate(lines):
+        if not starts[at] or not _is_flag(line) or at == 0:
+            continue
+        before = at - 1
+        # blank lines between the parts are the paste's, too, where the parts go on
+        if not lines[before].strip() and before - 1 in joined:
+            continue
+        text = lines[before].strip()
+        if not text or text.startswith("#") or not _ends_open(text):
+            continue
+        if text.split(None, 1)[0] in ("then", "else", "do", "fi", "done", "esac"):
+            continue
+        joined.append(before)
+    # values on lines of their own between flags: `--files` / `a.json` / `--x 1`
+    return joined
+
+
+def _lost_before(
+    lines: list[str], starts: list[bool], joined: list[int], prose: list[int]
+) -> list[int]:
+    """Assignments on lines of their own directly before a command that was put together again."""
+    found: list[int] = []
+    gone = set(prose)
+    for at in joined:
+        if _is_flag(lines[at]):
+            continue
+        above = at - 1
+        block: list[int] = []
+        while above >= 0 and starts[above] and above not in gone and _is_assignment(lines[above]):
+            block.append(above)
+            above -= 1
+        found.extend(block)
+    return sorted(found)
+
+
+def _is_assignment(line: str) -> bool:
+    text = line.strip()
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or not name.isascii() or name != name.upper():
+        return False
+    if value[:1] == "(":
+        return False
+    # one word only: `A=1 command` is a whole command of its own
+    at = 0
+    while at < len(value):
+        if value[at] in "'\"":
+            end = value.find(value[at], at + 1)
+            if end < 0:
+                return False
+            at = end
+        elif value[at] == "$" and value[at + 1 : at + 2] in ("(", "{"):
+            at = _closing(value, at + 1)
+        elif value[at] in " \t;&|#":
+            return False
+        at += 1
+    return True

@@ -1,0 +1,90 @@
+"""Slurm batch scripts: ``#SBATCH`` directives and what Slurm sets for the script.
+
+Source: Slurm 24.05 ``sbatch(1)``, "OUTPUT ENVIRONMENT VARIABLES".
+"""
+
+from __future__ import annotations
+
+from unstall.launch.strings import Piece, Unknown
+from unstall.model.facts import Place
+
+_SHORT = {
+    "N": "nodes",
+    "n": "ntasks",
+    "G": "gpus",
+    "c": "cpus-per-task",
+    "w": "nodelist",
+    "J": "job-name",
+    "t": "time",
+    "p": "partition",
+    "o": "output",
+    "e": "error",
+    "A": "account",
+}
+
+
+def directives(text: str) -> dict[str, str]:
+    """Options of the ``#SBATCH`` lines; they end at the first command."""
+    found: dict[str, str] = {}
+    for line in text.split("\n")[:500]:
+        stripped = line.strip()
+        if not stripped.startswith("#"):
+            if stripped and found:
+                break
+            continue
+        if not stripped.startswith("#SBATCH"):
+            continue
+        words = stripped[len("#SBATCH") :].split("#")[0].split()
+        at = 0
+        while at < len(words):
+            word = words[at]
+            at += 1
+            if not word.startswith("-"):
+                continue
+            name, equals, value = word.partition("=")
+            if word.startswith("--"):
+                key = name[2:]
+            else:
+                key = _SHORT.get(word[1:2], word[1:2])
+                value = word[2:]
+                equals = "=" if value else ""
+            if not equals and at < len(words) and not words[at].startswith("-"):
+                value = words[at]
+                at += 1
+            found[key] = value
+    return found
+
+
+def environment(options: dict[str, str], place: Place) -> dict[str, tuple[Piece, ...]]:
+    """Variables that Slurm sets in the batch script, known where the options tell them."""
+    del place
+    if not options:
+        return {}
+
+    def whole(name: str) -> int | None:
+        text = options.get(name, "").split("-")[0]
+        return int(text) if text.isdigit() else None
+
+    nodes = whole("nodes")
+    tasks = whole("ntasks")
+    each = whole("ntasks-per-node")
+    if nodes is None and tasks is not None and each:
+        nodes = -(-tasks // each)
+    known: dict[str, int | None] = {
+        "SLURM_NNODES": nodes,
+        "SLURM_JOB_NUM_NODES": nodes,
+        "SLURM_NTASKS": tasks if tasks is not None else (nodes * each if nodes and each else None),
+        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_CPUS_PER_TASK": whole("cpus-per-task"),
+    }
+    from unstall.programs.mpi import gpus_per_node
+
+    known["SLURM_GPUS_ON_NODE"] = gpus_per_node(options)
+    found: dict[str, tuple[Piece, ...]] = {
+        name: (str(number),) for name, number in known.items() if number is not None
+    }
+    # set by Slurm at run time, in the batch step too
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_SUBMIT_DIR"):
+        found[name] = (Unknown(f"${name}", f"env:{name}", "environment"),)
+    # not SLURM_NODEID, SLURM_PROCID, SLURM_LOCALID: they differ in the tasks of srun
+    return found

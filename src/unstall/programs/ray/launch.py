@@ -1,0 +1,98 @@
+"""Ray: ``ray start`` and ``ray job submit``.
+
+Source: Ray 2.49 ``scripts/scripts.py`` (``--port`` 6379, ``--dashboard-port`` 8265, ``--num-gpus``),
+``dashboard/modules/job/cli.py`` (the command stands behind ``--``; ``--runtime-env-json`` carries
+``env_vars``; the shell's variables do not travel to the cluster).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from unstall.model.plan import Port, Value
+from unstall.model.text import say
+from unstall.programs.base import Launch, default, number, parse_flags, picked
+
+NAME = "ray"
+_SWITCHES = frozenset(["head", "block", "no_wait", "verbose", "disable_usage_stats", "no_monitor"])
+
+
+def claims(words: Sequence[Value]) -> bool:
+    """Whether the command is ``ray start`` or ``ray job submit``."""
+    texts = [w.text for w in words[:3]]
+    return texts[0].rsplit("/", 1)[-1] == "ray" and (
+        texts[1:2] == ["start"] or texts[1:3] == ["job", "submit"]
+    )
+
+
+def is_submission(words: Sequence[Value]) -> bool:
+    """Whether it hands a command to a cluster."""
+    return words[1].text == "job"
+
+
+def peel(launch: Launch, origins: dict[str, str]) -> None:
+    """Take ``ray job submit`` off; the shell's variables stay behind."""
+    del origins
+    flags, rest = parse_flags(launch.words[3:], switches=_SWITCHES, stop=True)
+    launch.launchers.append("ray job")
+    launch.flags.update(flags)
+    for name in list(launch.environment):
+        launch.not_exported[name] = launch.environment.pop(name)
+        launch.ignores[name] = say(
+            "`ray job submit` runs the command on the cluster: only env_vars of the runtime "
+            "environment reach it, not {name} of this shell",
+            name=name,
+        )
+    given = flags.get("runtime_env_json")
+    if given is not None:
+        try:
+            found = json.loads(given.text[:65536])
+        except ValueError:
+            found = None
+        variables = found.get("env_vars") if isinstance(found, dict) else None
+        if isinstance(variables, dict):
+            for name, text in list(variables.items())[:200]:
+                launch.environment[str(name)] = Value(str(text), place=given.place)
+                launch.not_exported.pop(str(name), None)
+                launch.ignores.pop(str(name), None)
+    launch.devices = None
+    launch.visible = None
+    launch.words = tuple(rest)
+
+
+def read(launch: Launch, origins: dict[str, str]) -> None:
+    """``ray start``."""
+    flags, _ = parse_flags(launch.words[2:], switches=_SWITCHES)
+    launch.flags.update(flags)
+    launch.software = NAME
+    launch.role = "node"
+    launch.server = True
+    launch.distributed = False
+    gpus = launch.flag("num_gpus")
+    if gpus is not None:
+        launch.settings["devices offered"] = gpus
+        if launch.visible is None:
+            launch.visible = number(gpus)
+    if launch.flag("head") is not None:
+        launch.label = "ray head"
+        for purpose, name, fallback in (
+            ("ray", "port", 6379),
+            ("dashboard", "dashboard_port", 8265),
+        ):
+            value = launch.flag(name) or default(fallback)
+            launch.ports.append(Port(purpose, value, picked=picked(value, origins)))
+    else:
+        launch.label = "ray node"
+        address = launch.flag("address")
+        if address is not None:
+            host, _, port = address.text.rpartition(":")
+            launch.ports.append(
+                Port(
+                    "ray",
+                    Value(port, place=address.place, known=port.isdigit(), token=address.token),
+                    listens=False,
+                    host=Value(host, place=address.place, known=address.known, token=address.token),
+                )
+            )
+    launch.reads["CUDA_VISIBLE_DEVICES"] = say("Ray offers only these devices")

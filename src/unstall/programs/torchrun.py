@@ -1,0 +1,142 @@
+"""torchrun and ``python -m torch.distributed.run`` / ``launch``.
+
+Sources: PyTorch 2.13 ``torch/distributed/run.py`` (flags, defaults), ``argparse_util.py`` (``PET_``
+variables), ``elastic/agent/server/local_elastic_agent.py`` (MASTER_ADDR, MASTER_PORT of the workers
+are overwritten), ``elastic/rendezvous/static_tcp_rendezvous.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from unstall.model.plan import Port, Value
+from unstall.model.text import say
+from unstall.programs.base import Launch, default, number, parse_flags, picked
+
+NAME = "torchrun"
+_SWITCHES = frozenset(
+    ["standalone", "module", "no_python", "run_path", "virtual_local_rank", "use_env", "tee_logs", "help"]
+)
+_SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
+_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+
+
+def claims(words: Sequence[Value]) -> bool:
+    """Whether the command is torchrun."""
+    name = words[0].text.rsplit("/", 1)[-1]
+    if name == "torchrun":
+        return True
+    return name.startswith("python") and any(
+        w.text == "-m" and n.text in _MODULES for w, n in zip(words[1:6], words[2:7], strict=False)
+    )
+
+
+def peel(launch: Launch, origins: dict[str, str]) -> None:
+    """Take torchrun off; what is left are the words of one worker."""
+    words = launch.words
+    if not words[0].text.endswith("torchrun"):
+        at = next(n for n, w in enumerate(words) if w.text in _MODULES)
+        words = words[at:]
+    flags, rest = parse_flags(words[1:], switches=_SWITCHES, short=_SHORT, stop=True)
+    for name in (
+        "nproc_per_node",
+        "nnodes",
+        "node_rank",
+        "master_addr",
+        "master_port",
+        "rdzv_backend",
+        "rdzv_endpoint",
+        "rdzv_id",
+        "standalone",
+        "max_restarts",
+    ):
+        variable = launch.variable(f"PET_{name.upper()}")
+        if name not in flags and variable is not None:
+            flags[name] = variable
+    apply(launch, flags, origins, NAME)
+    # `--module` is a switch of torchrun: the operand that follows is a module's name
+    start = rest
+    if "module" in flags and rest:
+        start = [Value("python"), Value("-m"), *rest]
+    elif "no_python" not in flags and rest:
+        start = [Value("python"), *rest]
+    launch.words = tuple(start)
+
+
+def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str], launcher: str) -> None:
+    """What torchrun makes of its flags; also used by frameworks that call it themselves."""
+    launch.launchers.append(launcher)
+    launch.flags.update({k: v for k, v in flags.items() if k not in launch.flags})
+    per_node = flags.get("nproc_per_node", default(1))
+    nodes_value = flags.get("nnodes", default(1))
+    nodes_text = nodes_value.text.rsplit(":", 1)[-1]
+    nodes = number(msgspec.structs.replace(nodes_value, text=nodes_text))
+    launch.nodes = nodes
+    if per_node.text in ("gpu", "auto"):
+        launch.per_node = launch.visible
+    else:
+        launch.per_node = number(per_node)
+    if launch.per_node is not None and nodes is not None:
+        launch.processes = launch.per_node * nodes
+    launch.settings["processes per node"] = per_node
+    if nodes != 1 or "nnodes" in flags:
+        launch.settings["nodes"] = nodes_value
+    launch.node_rank = flags.get("node_rank")
+    endpoint = flags.get("rdzv_endpoint")
+    backend = flags.get("rdzv_backend", default("static")).text
+    if "standalone" in flags:
+        launch.ports.append(
+            Port("rendezvous", default("0"), host=default("localhost"), picked="free")
+        )
+    elif endpoint is not None and (backend != "static" or "master_port" not in flags):
+        host, _, port = endpoint.text.rpartition(":")
+        value = msgspec.structs.replace(endpoint, text=port or "29400")
+        if not endpoint.known and port.isdigit():
+            value = Value(port, place=endpoint.place)
+        launch.ports.append(
+            Port(
+                "rendezvous",
+                value,
+                host=msgspec.structs.replace(endpoint, text=host or endpoint.text),
+                picked="free" if value.text == "0" else picked(value, origins),
+            )
+        )
+        launch.job = f"{host}:{port}"
+    else:
+        port_value = flags.get("master_port", default(29500))
+        host_value = flags.get("master_addr", default("127.0.0.1"))
+        launch.ports.append(
+            Port(
+                "rendezvous",
+                port_value,
+                host=host_value,
+                picked="free" if port_value.text == "0" else picked(port_value, origins),
+            )
+        )
+        if nodes != 1:
+            launch.job = (
+                f"{host_value.token or host_value.text}:{port_value.token or port_value.text}"
+            )
+    reads = launch.reads
+    reads.setdefault("CUDA_VISIBLE_DEVICES", say("the workers see only these devices"))
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if name in reads:
+            continue
+        launch.ignores[name] = say(
+            "torchrun takes --{flag} (or PET_{name}), not {name}, and overwrites {name} for its workers",
+            flag=name.lower(),
+            name=name,
+        )
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        launch.ignores[name] = say("torchrun sets {name} for each of its workers itself", name=name)
+    for name, flag in (
+        ("NODE_RANK", "node_rank"),
+        ("NNODES", "nnodes"),
+        ("NPROC_PER_NODE", "nproc_per_node"),
+    ):
+        if name not in reads:
+            launch.ignores[name] = say(
+                "torchrun takes --{flag} (or PET_{name}), not {name}", flag=flag, name=name
+            )

@@ -1,0 +1,90 @@
+"""verl: ``python -m verl.trainer.main_ppo`` with Hydra overrides.
+
+Sources, verl 0.5 to 0.7: ``trainer/config/ppo_trainer.yaml`` (``trainer.nnodes`` 1,
+``trainer.n_gpus_per_node`` 8, ``actor_rollout_ref.nccl_timeout`` 600 s, ``rollout.n`` 1,
+``rollout.tensor_model_parallel_size`` 2, ``data.train_batch_size`` 1024),
+``single_controller/ray`` (Ray places the workers; each group's master port is asked of the system,
+so MASTER_PORT of the shell reaches nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unstall.model.plan import Parallel, Timeout, Value
+from unstall.model.text import say
+from unstall.programs.base import Launch, default, number, overrides, seconds
+
+NAME = "verl"
+
+
+def claims(words: Sequence[Value]) -> bool:
+    """Whether the command is one of verl's trainers."""
+    texts = [w.text for w in words[:8]]
+    return texts[0].rsplit("/", 1)[-1].startswith("python") and any(
+        (t.startswith(("verl.trainer.", "recipe.", "verl.experimental."))
+        and "main" in t)
+        or t.endswith(("verl/trainer/main_ppo.py", "fsdp_sft_trainer"))
+        for t in texts
+    )
+
+
+def read(launch: Launch, origins: dict[str, str]) -> None:
+    """Its overrides, devices and sizes."""
+    del origins
+    keys, _ = overrides(launch.words[1:])
+    launch.flags.update(keys)
+    launch.software = NAME
+    launch.role = "trainer"
+    name = keys.get("actor_rollout_ref.rollout.name")
+    launch.engine = name.text if name is not None else "vllm"
+    if launch.launchers and launch.launchers[-1] == "torchrun":
+        # the supervised trainer runs under torchrun, without Ray
+        launch.engine = None
+        return
+    launch.launchers.append("ray")
+    nodes = keys.get("trainer.nnodes") or default(1)
+    each = keys.get("trainer.n_gpus_per_node") or default(8)
+    launch.nodes, launch.per_node = number(nodes), number(each)
+    if launch.nodes is not None and launch.per_node is not None:
+        launch.processes = launch.nodes * launch.per_node
+    launch.settings["nodes"] = nodes
+    launch.settings["processes per node"] = each
+    tensor = keys.get("actor_rollout_ref.rollout.tensor_model_parallel_size") or default(2)
+    launch.settings["tensor parallel size"] = tensor
+    launch.parallel = Parallel(
+        tensor=number(tensor),
+        pipeline=number(keys.get("actor_rollout_ref.actor.megatron.pipeline_model_parallel_size")),
+        extra={
+            label: size
+            for label, key in (
+                ("actor tensor", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size"),
+                ("ulysses", "actor_rollout_ref.actor.ulysses_sequence_parallel_size"),
+            )
+            if (size := number(keys.get(key))) is not None
+        },
+    )
+    for label, key, fallback in (
+        ("train batch size", "data.train_batch_size", 1024),
+        ("rollout n", "actor_rollout_ref.rollout.n", 1),
+        ("mini batch size", "actor_rollout_ref.actor.ppo_mini_batch_size", 256),
+    ):
+        launch.settings[label] = keys.get(key) or default(fallback)
+    timeout = keys.get("actor_rollout_ref.nccl_timeout") or default(600)
+    launch.timeouts.append(
+        Timeout("actor_rollout_ref.nccl_timeout", seconds(timeout), "process groups", timeout)
+    )
+    for variable in (
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "WORLD_SIZE",
+        "NODE_RANK",
+        "NPROC_PER_NODE",
+    ):
+        launch.ignores[variable] = say(
+            "verl's workers are placed by Ray and get {name} from verl", name=variable
+        )
+    launch.reads["CUDA_VISIBLE_DEVICES"] = say(
+        "Ray offers only these devices, if it is started by this command or with this variable"
+    )
