@@ -140,7 +140,7 @@ def test_nothing_failed() -> None:
     assert "These lines look alarming but are not:" in lines
     assert (
         "harmless process group not destroyed: the job had ended; only its last call is missing "
-        "runs/2031-03/answers.log:7" in squeezed(text)
+        "answers.log:7" in squeezed(text)
     )
     quiet = shown(Diagnosis(verdict="benign", counts={"lines": 80, "sources": 1}))
     assert "No line of it looks like a failure." in quiet

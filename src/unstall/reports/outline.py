@@ -239,10 +239,12 @@ def group_text(group: ProcessGroup) -> Text:
 
 def origin_text(origin: Origin) -> Text:
     """Where a failure started: program, role, software, ranks."""
-    kind: Text = words.role(origin.role)
-    if origin.software:
-        kind = say("{first}, {next}", first=kind, next=origin.software)
-    where = say("{program} ({kind})", program=_program(origin.program), kind=kind)
+    kinds: list[TextValue] = [] if origin.role == origin.program else [words.role(origin.role)]
+    if origin.software and origin.software != origin.program:
+        kinds.append(origin.software)
+    where = _program(origin.program)
+    if kinds:
+        where = say("{program} ({kind})", program=where, kind=words.sequence(kinds))
     if origin.ranks:
         return say("{first}, {next}", first=where, next=words.ranks(origin.ranks))
     return where
@@ -254,7 +256,8 @@ def collective_text(collective: Collective) -> Text:
     if collective.seq is not None:
         parts.append(f"SeqNum {collective.seq}")
     if collective.numel_in is not None and collective.numel_in == collective.numel_out:
-        parts.append(say("{n} elements", n=collective.numel_in))
+        one = collective.numel_in == 1
+        parts.append(say("1 element") if one else say("{n} elements", n=collective.numel_in))
     elif collective.numel_in is not None or collective.numel_out is not None:
         sizes = ["?" if n is None else n for n in (collective.numel_in, collective.numel_out)]
         parts.append(say("{a} elements in, {b} out", a=sizes[0], b=sizes[1]))

@@ -90,6 +90,7 @@ class _Page:
 
     def __init__(self, view: Outline, columns: int) -> None:
         self.view = view
+        self.brief = True
         self.columns = max(columns, NARROWEST)
         self.prose = min(self.columns, WIDEST)
         labels = [label for label, _ in view.facts]
@@ -104,12 +105,23 @@ class _Page:
         room = min(max(height, SMALLEST_SCREEN), LARGEST_SCREEN) - 1  # the prompt needs one
         if not height:
             room = LARGEST_SCREEN - 1
-        lines: list[Styled] = []
-        for measure in _MEASURES:
+        for at, measure in enumerate(_MEASURES):
             lines = self._verdict(measure)
             if len(lines) <= room:
-                break
-        return lines if len(lines) <= room else [*lines[: room - 1], self._hint()]
+                return self._relaxed(at, lines, room)
+        return [*lines[: room - 1], self._hint()]
+
+    def _relaxed(self, at: int, lines: list[Styled], room: int) -> list[Styled]:
+        """A fitting measure's lines, with what single parts can say more in the room left."""
+        measure = _MEASURES[at]
+        for part in ("reason_lines", "prose_lines", "fix_lines", "ruled_out", "fixes", "changes"):
+            for looser in dict.fromkeys(getattr(_MEASURES[up], part) for up in (0, max(at - 1, 0))):
+                tried = measure._replace(**{part: looser})
+                more = self._verdict(tried) if tried != measure and len(lines) < room else lines
+                if more is not lines and len(more) <= room:
+                    measure, lines = tried, more
+                    break
+        return lines
 
     def _verdict(self, measure: _Measure, *, hint: bool = True) -> list[Styled]:
         view = self.view
@@ -183,6 +195,7 @@ class _Page:
     def full(self) -> list[Styled]:
         """The verdict without limits and every further section."""
         view, titles = self.view, self.view.titles
+        self.brief = False  # here, files are named with their folders
         lines = self._verdict(_MEASURES[0], hint=False)
         for cause in view.causes:
             body = self._prose(cause.summary) if cause is not view.causes[0] else []
@@ -329,9 +342,9 @@ class _Page:
     ) -> list[Styled]:
         """A statement with its lines' places; ``most`` lines of it (0: all)."""
         text = self.view.pair(point.head, point.text)
-        cites = list(point.cites)
-        if most:
-            cites = [cite if width(cite) <= 24 else self.view.brief(cite) for cite in cites[:1]]
+        cites = list(point.cites[: 1 if most else None])
+        if self.brief:
+            cites = [cite if width(cite) <= 24 else self.view.brief(cite) for cite in cites]
         if point.source and (notes or not cites):
             cites.append(point.source)  # what rests on knowledge names its source
         if notes and point.strength:
