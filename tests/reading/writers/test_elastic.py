@@ -106,3 +106,18 @@ I1130 10:01:21.836000 17172 x/api.py:5] Setting worker0 reply file to: /tmp/t/no
     ]
     assert [fact.attempt for fact in facts[5:]] == [2, 1]
     assert facts[0].moment.stamp == datetime(1904, 11, 30, 9, 54, 36, 361000)
+
+
+def test_an_attempt_is_told_once(read):
+    facts = read(
+        ElasticSentences,
+        """\
+[default] worker group FAILED. 3/3 attempts left; will restart worker group
+[default] Rendezvous complete for workers. Result:
+  restart_count=1
+Setting worker0 reply file to: /tmp/t/none_x/attempt_1/0/error.json
+  restart_count=0
+  restart_count=2
+""",
+    )
+    assert [fact.attempt for fact in facts] == [1, 2]

@@ -110,16 +110,6 @@ def test_sentences_with_the_same_words_are_no_notice(read):
             "semaphore",
             6,
         ),
-        (
-            "WARNING: destroy_process_group() was not called before program exit, which can leak",
-            "process-group",
-            None,
-        ),
-        (
-            "Warning: WARNING: process group has NOT been destroyed before we destruct it.",
-            "process-group",
-            None,
-        ),
     ],
 )
 def test_leaks(read, line, what, count):

@@ -290,4 +290,20 @@ class ElasticSentences(Sentences):
             re.compile(r"attempt_(\d{1,6})/", re.ASCII),
             _attempt,
         ),
+        Pattern("restart_count=", re.compile(r"restart_count=(\d{1,6})", re.ASCII), _attempt),
     )
+
+    def __init__(self) -> None:
+        self._attempts: dict[Speaker, int] = {}
+
+    def feed(self, line: Line) -> Iterable[Fact]:
+        """What the line tells; each attempt is told of once, though torchrun says it thrice."""
+        facts: list[Fact] = []
+        for fact in super().feed(line):
+            if isinstance(fact, WorkerGroupRestart) and fact.attempt is not None:
+                if self._attempts.get(line.speaker) == fact.attempt:
+                    continue
+                if line.speaker in self._attempts or len(self._attempts) < 4096:
+                    self._attempts[line.speaker] = fact.attempt
+            facts.append(fact)
+        return facts

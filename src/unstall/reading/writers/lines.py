@@ -52,6 +52,9 @@ WORDS = {
 }
 
 
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
+
+
 class Common(TypedDict):
     """Fields that every fact takes from its line."""
 
@@ -74,6 +77,8 @@ def common(line: Line, speaker: Speaker | None = None) -> Common:
 def moment_of(line: Line) -> Moment | None:
     """The line's own time, else the one that its outer prefix told."""
     head = line.text[:160]
+    if _CLOCK.search(head) is None:
+        return line.moment
     for stamp in (glog_stamp(head), python_stamp(head)):
         if stamp is not None and stamp.moment is not None and len(stamp.before) < 60:
             return stamp.moment

@@ -14,11 +14,12 @@ from unstall.reading.line import Line
 from unstall.reading.writers.lines import Pattern, Sentences, common
 
 _OBJECT = re.compile(
-    r"\b(?:to|into|in|at|from|model|file|folder:?) [`'\"]?([^\s`'\",]{0,200}[/\\][^\s`'\",]{1,300})"
+    r"\b(?:to|into|in|at|from|model|file|dataset|folder:?) [`'\"]?([^\s`'\",]{0,200}[/\\][^\s`'\",]{1,300})"
 )
 """The path that the phase is about."""
 _NOISE = re.compile(
-    r"^\s*(?:#|\$ |export |File \"|--|python |pip )|Traceback|\bTo (?:save|load)|HTTP/1\.|argument"
+    r"^\s*(?:#|\$ |echo |export |File \"|--|python |pip )|Traceback|\bTo (?:save|load)"
+    r"|HTTP/1\.|argument"
 )
 
 

@@ -96,10 +96,6 @@ def _tracker(line: Line, found: re.Match[str]) -> Fact | None:
     return ResourceLeak(**common(line), what=what, count=int(found[1]))
 
 
-def _group_leak(line: Line, _: re.Match[str]) -> Fact | None:
-    return ResourceLeak(**common(line), what="process-group")
-
-
 def _killing(line: Line, found: re.Match[str]) -> Fact | None:
     return SignalSent(**common(line), signal="SIGTERM", target_pid=int(found[1]))
 
@@ -173,14 +169,6 @@ class ProcessEnds(Sentences):
                 re.ASCII,
             ),
             _tracker,
-        ),
-        Pattern(
-            "destroy_process_group() was not called|process group has NOT been destroyed",
-            re.compile(
-                r"destroy_process_group\(\) was not called before program exit"
-                r"|process group has NOT been destroyed"
-            ),
-            _group_leak,
         ),
         Pattern(
             "Killing subprocess ",

@@ -5,7 +5,10 @@ Nothing is evaluated: a value is the text between the separators, without its ou
 
 from __future__ import annotations
 
+import re
+
 _OPENING, _CLOSING = "([{<", ")]}>"
+_SPECIAL = re.compile(r"[,'\"()\[\]{}<>]")
 
 
 def settings_of(
@@ -42,8 +45,8 @@ def call_body(text: str, start: int) -> str:
         return ""
     depth = 0
     quote = ""
-    for place in range(opening, len(text)):
-        char = text[place]
+    for found in _SPECIAL.finditer(text, opening):
+        place, char = found.start(), found[0]
         if quote:
             if char == quote and text[place - 1] != "\\":
                 quote = ""
@@ -70,7 +73,8 @@ def _split(text: str) -> list[str]:
     parts: list[str] = []
     depth = start = 0
     quote = ""
-    for place, char in enumerate(text):
+    for found in _SPECIAL.finditer(text):
+        place, char = found.start(), found[0]
         if quote:
             if char == quote and text[place - 1] != "\\":
                 quote = ""
