@@ -14,7 +14,8 @@ from unstall.reading.line import Line
 from unstall.reading.writers.lines import Pattern, Sentences, common
 
 _OBJECT = re.compile(
-    r"\b(?:to|into|in|at|from|model|file|dataset|folder:?) [`'\"]?([^\s`'\",]{0,200}[/\\][^\s`'\",]{1,300})"
+    r"\b(?:to|into|in|at|from|model|file|dataset|folder:?) "
+    r"[`'\"]?([^\s`'\",]{0,200}[/\\][^\s`'\",]{1,300})"
 )
 """The path that the phase is about."""
 _NOISE = re.compile(
