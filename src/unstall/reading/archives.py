@@ -12,12 +12,12 @@ from unstall.model.text import Text, say
 from unstall.reading.streams import (
     BLOCK,
     DAMAGE,
+    BoundExceededError,
     Budget,
     Part,
     Partial,
     Peeked,
     Stream,
-    BoundExceededError,
     Unpacked,
     explain,
     raw_deflate,

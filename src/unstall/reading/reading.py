@@ -23,10 +23,12 @@ from unstall.reading.scanner import Kept, Scanner
 from unstall.reading.sources import Source, open_sources, unreadable
 from unstall.reading.streams import Limits, amount
 from unstall.reading.tidy import controls
-from unstall.reading.triage import Triage, any_mark
+from unstall.reading.triage import Marks, Triage
 
 TEXT = 4 << 20
-"""Bytes of a script or configuration, and characters of a text's beginning, that are kept."""
+"""Bytes of a script or configuration that are kept."""
+REGIONS = 1 << 20
+"""Characters of a text in which scripts, configurations and prose are looked for."""
 DUMP = 256 << 20
 """Bytes of one recorder dump within an archive or pipe; dumps that are files are read later."""
 DUMPS = 1 << 30
@@ -101,7 +103,7 @@ class _Work:
         self, readers: Sequence[type[Reader]], progress: Progress | None, total: int | None
     ) -> None:
         self._readers = readers
-        self._any_mark = any_mark(readers)
+        self._marks = Marks(readers)
         self._progress = progress
         self._total = total
         self._facts = Collector()
@@ -163,9 +165,9 @@ class _Work:
 
     def _text(self, source: Source) -> None:
         name = source.name
-        kept = Kept(TEXT)
+        kept = Kept(REGIONS)
         scanner = Scanner(source, kept, self._count)
-        triage = Triage(self._readers, self._any_mark)
+        triage = Triage(self._readers, self._marks)
         for line in scanner:
             self._facts.add(triage.feed(line))
             if not kept.whole and line.place.line > len(kept.lines):

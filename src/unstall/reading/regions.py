@@ -163,7 +163,7 @@ def one_liner(line: str) -> str | None:
 
 
 def _kinds(lines: Sequence[str]) -> list[str]:
-    """What each line is: ``blank``, ``launch``, ``shell``, ``flag``, ``log``, ``prose`` and more."""
+    """What each line is: ``blank``, ``launch``, ``shell``, ``flag``, ``log``, ``prose``, more."""
     kinds: list[str] = []
     after = ""
     for line in reversed(lines):

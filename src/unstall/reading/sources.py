@@ -154,7 +154,7 @@ class _Opener:
             if not found:
                 yield unreadable(name, say("no file matches this pattern"))
             return
-        near = _near(name)
+        near = [] if os.path.islink(name) else _near(name)
         if near:
             yield unreadable(
                 name, say("there is no such file; did you mean {names}?", names=", ".join(near))
@@ -258,7 +258,6 @@ class _Opener:
         packing = compression(head)
         if ending(layer.inner) in NOT_ARCHIVES:
             packing = None
-        ended: Unreadable | None = None
         tar = is_tar(head)
         archive = tar or (is_zip(head) and ending(layer.inner) not in NOT_ARCHIVES)
         if (packing or archive) and layer.depth + (1 if archive else 0.5) > self.limits.depth:
@@ -272,15 +271,7 @@ class _Opener:
             if guard.trouble is not None:
                 yield unreadable(layer.name, guard.trouble, fatal=guard.total == 0)
         elif archive:
-            for one in self._archive(stream, layer, budget, seekable, tar=tar):
-                if isinstance(one, Unreadable) and one.place.source == layer.name:
-                    ended = one  # the reason why its bytes ended tells more
-                    continue
-                yield one
-            if guard.trouble is not None:
-                yield unreadable(layer.name, guard.trouble, fatal=ended is None or ended.fatal)
-            elif ended is not None:
-                yield ended
+            yield from self._archive(guard, stream, layer, budget, seekable, tar=tar)
         else:
             self.files += 1
             source = Source(layer.name, stream, size=layer.size, path=layer.path)
@@ -299,7 +290,14 @@ class _Opener:
                 yield unreadable(layer.name, trouble, fatal=not source.head)
 
     def _archive(
-        self, stream: Peeked, layer: _Layer, budget: Budget, seekable: BinaryIO | None, *, tar: bool
+        self,
+        guard: Guarded,
+        stream: Peeked,
+        layer: _Layer,
+        budget: Budget,
+        seekable: BinaryIO | None,
+        *,
+        tar: bool,
     ) -> Iterator[Source | Unreadable]:
         if not tar and seekable is not None:
             seekable.seek(0)
@@ -307,10 +305,13 @@ class _Opener:
         members = tar_members(stream) if tar else zip_members(stream, seekable, budget)
         skipped: list[str] = []
         count = found = 0
+        spoilt: Text | None = None
         for member in members:
             if isinstance(member, Spoilt):
-                name = f"{layer.name}!{member.name}" if member.name else layer.name
-                yield unreadable(name, member.reason, fatal=bool(member.name) or not found)
+                if member.name:
+                    yield unreadable(f"{layer.name}!{member.name}", member.reason)
+                else:
+                    spoilt = member.reason
                 continue
             count += 1
             if count > self.limits.members:
@@ -331,9 +332,12 @@ class _Opener:
                     continue
                 found += isinstance(one, Source)
                 yield one
+        spoilt = guard.trouble or spoilt  # why its bytes ended tells more than that they did
+        if spoilt is not None:
+            yield unreadable(layer.name, spoilt, fatal=not found)
         if skipped:
             yield unreadable(layer.name, _skipped(skipped), fatal=not found)
-        elif not found and not count:
+        elif not found and not count and spoilt is None:
             yield unreadable(layer.name, say("the archive holds no files"))
 
 

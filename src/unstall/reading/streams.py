@@ -93,8 +93,8 @@ class Budget:
 #: What a damaged or hostile file makes the libraries raise.
 DAMAGE = (
     OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError,
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError, BoundExceededError,
-    MemoryError, KeyError, IndexError, UnicodeError,
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError,
+    BoundExceededError, MemoryError, KeyError, IndexError, UnicodeError,
 )  # fmt: skip
 
 
