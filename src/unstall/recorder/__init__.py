@@ -26,7 +26,7 @@ def analyse(dumps: Dumps) -> RecorderVerdict:
     """
     import msgspec
 
-    from unstall.recorder.verdict import Judge
+    from unstall.recorder.verdict import judge
 
     incidents, notes = sort_into_incidents(dumps.dumps)
     if not incidents:
@@ -35,7 +35,7 @@ def analyse(dumps: Dumps) -> RecorderVerdict:
             summary=say("None of the dumps could be read."),
             notes=tuple(notes),
         )
-    verdicts = [Judge(incident).verdict() for incident in incidents]
+    verdicts = [judge(incident) for incident in incidents]
     verdicts.sort(
         key=lambda v: (-(v.suspects[0].score if v.suspects else 0.0), not v.front, -len(v.ranks))
     )

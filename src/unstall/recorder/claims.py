@@ -31,7 +31,7 @@ def findings(verdict: RecorderVerdict) -> list[Finding]:
     suspects = [s for s in verdict.suspects if s.kind == lead.kind] or [lead]
     claims = [
         (cause, weight, support, fixes)
-        for cause, weight, support, fixes in _causes(verdict, lead)
+        for cause, weight, support, fixes in _causes(lead)
         if support
     ]
     claims.sort(key=lambda claim: -claim[1])
@@ -41,7 +41,7 @@ def findings(verdict: RecorderVerdict) -> list[Finding]:
 _Claim = tuple[str, float, tuple[Evidence, ...], tuple[Fix, ...]]
 
 
-def _causes(verdict: RecorderVerdict, lead: Suspect) -> list[_Claim]:
+def _causes(lead: Suspect) -> list[_Claim]:
     base = lead.evidence
     own, theirs = lead.own, lead.operation
     claims: list[_Claim] = []
@@ -88,7 +88,8 @@ def _causes(verdict: RecorderVerdict, lead: Suspect) -> list[_Claim]:
 
 _BRANCH = Fix(
     say(
-        "Let one rank decide and broadcast the decision, so that all ranks call the same operations."
+        "Let one rank decide and broadcast the decision, so that all ranks call the same "
+        "operations."
     )
 )
 _EVEN_FIX = Fix(
@@ -159,7 +160,7 @@ def _finding(
     lead = suspects[0]
     sight = lead.operation or lead.own
     blamed = {suspect.rank for suspect in verdict.suspects}
-    known = {evidence.text for evidence in support}
+    known = [evidence.text for evidence in support]
     more = tuple(e for s in suspects[1:4] for e in s.evidence[:1] if e.text not in known)
     waiting = sorted({rank for s in suspects for rank in s.waiting} - blamed)
     group = sight.group if sight else None

@@ -2,58 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from unstall.model.text import Text, say
 from unstall.recorder.groups import Group
-from unstall.recorder.result import RecorderVerdict, Suspect, Tail, Wait, ranks_text, reason
-
-if TYPE_CHECKING:
-    from unstall.recorder.verdict import Judge
+from unstall.recorder.result import (
+    Cycle,
+    RecorderVerdict,
+    Sighting,
+    Suspect,
+    Tail,
+    Wait,
+    ranks_text,
+    reason,
+)
+from unstall.recorder.scene import Scene, named
 
 _MAX_FRONT = 24
 _TAIL = 8
 _MAX_TAILS = 4
 
 
-def compose(judge: Judge, suspects: tuple[Suspect, ...]) -> RecorderVerdict:
+def compose(
+    scene: Scene,
+    suspects: tuple[Suspect, ...],
+    cycles: list[Cycle],
+    undecided: list[Text],
+    together: list[Sighting],
+) -> RecorderVerdict:
     """The verdict with everything that a report shows."""
-    incident = judge.incident
-    waits = bool(judge.graph.heads)
-    undecided = list(judge.undecided)
-    for sight in judge.together[:3]:
+    incident = scene.incident
+    waits = bool(scene.graph.heads)
+    undecided = list(undecided)
+    for sight in together[:3]:
         if not suspects:
             undecided.append(
                 say(
-                    "All {size} members of {group} are in {op} number {seq} with the same sizes, and "
-                    "it does not end: the ranks agree, so look at devices and network.",
+                    "All {size} members of {group} are in {op} number {seq} with the same sizes, "
+                    "and it does not end: the ranks agree, so look at devices and network.",
                     size=len(sight.group.ranks or ()) or len(incident.world), group=sight.label,
                     op=sight.op, seq=sight.seq,
                 )
             )  # fmt: skip
-    if judge.table.unnamed:
+    if scene.table.unnamed:
         undecided.append(
             say(
                 "{count} groups carry only a number that each process counts for itself (torch 2.2 "
                 "and 2.3); they were not compared.",
-                count=judge.table.unnamed,
+                count=scene.table.unnamed,
             )
         )
-    healthy = _healthy(judge, suspects)
+    healthy = _healthy(scene, suspects)
     verdict = "failure" if suspects else "inconclusive" if waits or undecided else "benign"
     if not suspects and not waits and not incident.dumps:
         verdict = "inconclusive"
     return RecorderVerdict(
         verdict=verdict,
-        summary=_summary(judge, suspects, verdict),
+        summary=_summary(scene, suspects, verdict),
         suspects=suspects,
-        front=_front(judge),
-        cycles=tuple(judge.cycles[:4]),
+        front=_front(scene),
+        cycles=tuple(cycles[:4]),
         healthy=tuple(healthy),
         undecided=tuple(undecided),
-        next_step=_next_step(judge, suspects),
-        notes=(*incident.notes, *_file_notes(judge)),
-        tails=_tails(judge, suspects),
+        next_step=_next_step(scene, suspects),
+        notes=(*incident.notes, *_file_notes(scene)),
+        tails=_tails(scene, suspects),
         ranks=tuple(incident.dumps),
         missing=incident.absent,
         label=incident.label,
@@ -63,11 +74,11 @@ def compose(judge: Judge, suspects: tuple[Suspect, ...]) -> RecorderVerdict:
     )
 
 
-def _summary(judge: Judge, suspects: tuple[Suspect, ...], verdict: str) -> Text:
+def _summary(scene: Scene, suspects: tuple[Suspect, ...], verdict: str) -> Text:
     if verdict == "benign":
         return say("Nothing is unfinished: every recorded operation ended on all ranks.")
     if not suspects:
-        if not judge.incident.dumps:
+        if not scene.incident.dumps:
             return say("None of the dumps could be read.")
         return say("Operations are unfinished, but the dumps name no rank that caused it.")
     top = suspects[0]
@@ -87,16 +98,16 @@ def _summary(judge: Judge, suspects: tuple[Suspect, ...], verdict: str) -> Text:
     if not waiting:
         return say("{names}: {reason}.", names=names, reason=reason(top.kind))
     return say(
-        "{names}: {reason}. {count} ranks wait for it.",
+        "{names}: {reason}. Kept waiting: {waiting}.",
         names=names,
         reason=reason(top.kind),
-        count=len(waiting),
+        waiting=named(waiting),
     )
 
 
-def _front(judge: Judge) -> tuple[Wait, ...]:
+def _front(scene: Scene) -> tuple[Wait, ...]:
     """Where each rank waits first; the same step of parallel groups counts as one."""
-    graph = judge.graph
+    graph = scene.graph
     rows: dict[tuple[object, ...], list[int]] = {}
     for rank, (group, unit) in graph.heads.items():
         kind = unit.op.split(" ")[0]
@@ -107,37 +118,37 @@ def _front(judge: Judge) -> tuple[Wait, ...]:
         groups = {graph.heads[rank][0].index for rank in ranks}
         awaited: set[int] = set()
         for rank in ranks:
-            awaited.update(judge._direct(rank))
-        sight = judge.see.unit(ranks[0], *graph.heads[ranks[0]])
+            awaited.update(scene.awaited(rank))
+        sight = scene.see.unit(ranks[0], *graph.heads[ranks[0]])
         waits.append(Wait(sight, tuple(sorted(ranks)), tuple(sorted(awaited)), len(groups)))
     return tuple(waits)
 
 
-def _healthy(judge: Judge, suspects: tuple[Suspect, ...]) -> list[Text]:
+def _healthy(scene: Scene, suspects: tuple[Suspect, ...]) -> list[Text]:
     found: list[Text] = []
-    idle = [group for group in judge.table.groups if _at_rest(group)]
+    idle = [group for group in scene.table.groups if _at_rest(group)]
     if idle:
         shown = ", ".join(sorted({group.label for group in idle})[:4])
         found.append(
             say(
-                "{count} groups are at rest, all members at the same number: {names}{more}.",
+                "Groups at rest, all members at the same number ({count}): {names}{more}.",
                 count=len(idle), names=shown, more=" …" if len(idle) > 4 else "",
             )
         )  # fmt: skip
-    compared = sum(len(log.signatures) // 8 for g in judge.table.groups for log in g.logs.values())
-    if not judge.differences and compared and len(judge.incident.dumps) > 1:
+    compared = sum(len(log.signatures) // 8 for g in scene.table.groups for log in g.logs.values())
+    if not scene.differences and compared and len(scene.incident.dumps) > 1:
         found.append(
             say(
-                "{count} recorded collectives were compared over {ranks} ranks: kind, size and type "
-                "agree everywhere.",
+                "{count} recorded collectives were compared over {ranks} ranks: kind, size and "
+                "type agree everywhere.",
                 count=compared,
-                ranks=len(judge.incident.dumps),
+                ranks=len(scene.incident.dumps),
             )
         )
     blamed = {suspect.rank for suspect in suspects}
-    waiting = [rank for rank in judge.graph.heads if rank not in blamed]
+    waiting = [rank for rank in scene.graph.heads if rank not in blamed]
     if waiting and suspects:
-        found.append(say("Ranks {ranks} only wait.", ranks=ranks_text(waiting)))
+        found.append(say("Only waiting: {ranks}.", ranks=named(waiting)))
     return found
 
 
@@ -151,14 +162,14 @@ def _at_rest(group: Group) -> bool:
     return len(ends) == 1 and max(ends) >= 0
 
 
-def _tails(judge: Judge, suspects: tuple[Suspect, ...]) -> tuple[Tail, ...]:
+def _tails(scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[Tail, ...]:
     chosen: list[tuple[int, str]] = [(s.rank, "suspect") for s in suspects[:_MAX_TAILS]]
     blamed = {rank for rank, _ in chosen}
-    waiters = suspects[0].waiting if suspects else tuple(judge.graph.heads)
+    waiters = suspects[0].waiting if suspects else tuple(scene.graph.heads)
     chosen += [(rank, "waiting") for rank in waiters if rank not in blamed][:1]
     tails = []
     for rank, role in chosen:
-        dump = judge.incident.dumps.get(rank)
+        dump = scene.incident.dumps.get(rank)
         if dump is None:
             continue
         numbers = sorted(dump.details)
@@ -172,9 +183,9 @@ def _tails(judge: Judge, suspects: tuple[Suspect, ...]) -> tuple[Tail, ...]:
     return tuple(tails)
 
 
-def _next_step(judge: Judge, suspects: tuple[Suspect, ...]) -> Text | None:
+def _next_step(scene: Scene, suspects: tuple[Suspect, ...]) -> Text | None:
     if not suspects:
-        if judge.graph.heads:
+        if scene.graph.heads:
             return say(
                 "Look at dmesg and nvidia-smi of every node, and run the NCCL tests between the "
                 "nodes of the group."
@@ -183,8 +194,8 @@ def _next_step(judge: Judge, suspects: tuple[Suspect, ...]) -> Text | None:
     top = suspects[0]
     steps = {
         "stuck": say(
-            "Read rank {rank}'s own log and the kernel log (dmesg, Xid) of its node: a dump does not "
-            "say what stopped its device.",
+            "Read rank {rank}'s own log and the kernel log (dmesg, Xid) of its node: a dump does "
+            "not say what stopped its device.",
             rank=top.rank,
         ),
         "absent": say(
@@ -203,9 +214,9 @@ def _next_step(judge: Judge, suspects: tuple[Suspect, ...]) -> Text | None:
     return say("Compare the two code paths below, and what decides between them.")
 
 
-def _file_notes(judge: Judge) -> list[Text]:
+def _file_notes(scene: Scene) -> list[Text]:
     notes: list[Text] = []
-    incident = judge.incident
+    incident = scene.incident
     odd = sum(dump.odd for dump in incident.dumps.values())
     if odd:
         notes.append(say("{count} entries could not be understood and were left out.", count=odd))
@@ -214,5 +225,5 @@ def _file_notes(judge: Judge) -> list[Text]:
         notes.append(say("The dumps mix schema versions: {names}.", names=", ".join(versions)))
     missing = [rank for rank in incident.absent if rank not in incident.broken]
     if missing and incident.dumps:
-        notes.append(say("No dump of ranks {ranks}.", ranks=ranks_text(missing)))
+        notes.append(say("No dump of {ranks}.", ranks=named(missing)))
     return notes

@@ -41,6 +41,15 @@ class Group:
             return f"{self.desc} (group {self.name})"
         return f"group {self.name}"
 
+    @property
+    def comparable(self) -> bool:
+        """Whether its name means the same on all ranks.
+
+        Without description and members (torch 2.2) it is each process's own number, except for the
+        default group.
+        """
+        return self.complete or bool(self.desc) or self.name == "0"
+
     def settle(self) -> None:
         """Derive what depends on all logs; call once they are in."""
         self.order = {rank: at for at, rank in enumerate(self.members)}
@@ -145,8 +154,8 @@ class Table:
                 group.members = tuple(sorted(knowers))
             group.settle()
         for group in self.groups:
-            if not group.complete and not group.desc and group.name != "0":
-                self.unnamed += 1  # torch 2.2: the number is each process's own; not comparable
+            if not group.comparable:
+                self.unnamed += 1
                 continue
             for rank, log in group.logs.items():
                 queue = self.pending.setdefault(rank, [])
@@ -162,7 +171,7 @@ class Table:
         """The first difference of each group whose members did not all do the same."""
         found = []
         for group in self.groups:
-            if group.complete or group.desc or group.name == "0":
+            if group.comparable:
                 difference = self._first_difference(group)
                 if difference is not None:
                     found.append(difference)
@@ -186,7 +195,9 @@ class Table:
             mine = data[8 * (low - first) : 8 * (high - first)]
             theirs = y_bytes[8 * (low - y_first) : 8 * (high - y_first)]
             if mine != theirs:
-                for at, (one, other) in enumerate(zip(array("Q", mine), array("Q", theirs))):
+                for at, (one, other) in enumerate(
+                    zip(array("Q", mine), array("Q", theirs), strict=True)
+                ):
                     if one != other and one and other:
                         differing[low + at] += 1
                         break  # later ones follow from the first

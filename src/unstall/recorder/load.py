@@ -47,8 +47,7 @@ class Dumps(msgspec.Struct):
 
 
 def looks_like_dump(name: str, head: bytes) -> bool:
-    """Whether a file is a Flight Recorder dump, by its first bytes (4096 suffice); an empty file
-    by its name."""
+    """Whether a file is a Flight Recorder dump, by its first 4096 bytes; an empty one by name."""
     if not head:
         return _NAMED.search(os.path.basename(name)) is not None
     if head[:1] == b"\x80" or head.lstrip()[:1] in (b"{", b"["):
@@ -64,8 +63,8 @@ def load(
     """Load dumps.
 
     Args:
-        sources: paths, pairs of a name and a path or bytes, or objects with a ``name`` and with ``data``,
-            ``content`` or ``read()``. A name's end tells the rank.
+        sources: paths, pairs of a name and a path or bytes, or objects with a
+            ``name`` and with ``path``, ``data``, ``content`` or ``read()``. Names hold the rank.
         jobs: processes to use; by default as many as there are cores, 1 for small inputs.
         progress: called with how many are done and how many there are.
 
@@ -78,12 +77,10 @@ def load(
     if jobs is None:
         jobs = min(os.cpu_count() or 1, 8) if total >= PARALLEL_FROM else 1
     jobs = min(jobs, len(todo), 64)
-    results: Iterator[Dump]
     if jobs > 1 and sys.executable:
-        results = _in_parallel(todo, jobs, progress)
+        dumps = _in_parallel(todo, jobs, progress)
     else:
-        results = _in_turn(todo, progress)
-    dumps = list(results)
+        dumps = list(_in_turn(todo, progress))
     unread = tuple(unreadable(dump) for dump in dumps if not dump.readable)
     return Dumps(dumps, unread)
 
@@ -125,7 +122,7 @@ def _in_turn(todo: Sequence[Job], progress: Progress | None) -> Iterator[Dump]:
 _START = "import sys; sys.path[:] = {path!r}; from unstall.recorder.worker import main; main()"
 
 
-def _in_parallel(todo: Sequence[Job], jobs: int, progress: Progress | None) -> list[Dump]:  # type: ignore[misc]
+def _in_parallel(todo: Sequence[Job], jobs: int, progress: Progress | None) -> list[Dump]:
     """Hand jobs to worker processes; one that dies costs the file it was reading."""
     results: list[Dump | None] = [None] * len(todo)
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -173,8 +170,7 @@ def _in_parallel(todo: Sequence[Job], jobs: int, progress: Progress | None) -> l
             thread.start()
         alive, done = jobs, 0
         while alive:
-            at = finished.get()
-            if at is None:
+            if finished.get() is None:
                 alive -= 1
                 continue
             done += 1

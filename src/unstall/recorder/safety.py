@@ -42,8 +42,8 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
         raise DumpError("refused", f"the name {module[:80]}.{name[:80]}")
 
-    def persistent_load(self, pid: object) -> NoReturn:
-        raise DumpError("refused", "a persistent identifier")
+    def persistent_load(self, pid: object, /) -> NoReturn:
+        raise DumpError("refused", f"a persistent identifier of type {type(pid).__name__}")
 
 
 def parse(data: bytes, *, walk: bool = True) -> Any:
@@ -85,7 +85,7 @@ def _unpickle(data: bytes, walk: bool) -> Any:
     if walk:
         walk_operations(data)
     try:
-        return _PlainUnpickler(io.BufferedReader(io.BytesIO(data), _PEEK)).load()  # type: ignore[arg-type]
+        return _PlainUnpickler(io.BufferedReader(io.BytesIO(data), _PEEK)).load()
     except DumpError:
         raise
     except EOFError:

@@ -16,14 +16,13 @@ versions work. Every size is bounded, for a crafted file may share one list a mi
 from __future__ import annotations
 
 import marshal
-import math
 import re
 from array import array
-from hashlib import blake2b
 from typing import Any
 
-from unstall.recorder.records import Dump, Entry, FrameTuple, GroupLog, Half, Meaning, Unit
+from unstall.recorder.records import Dump, Entry, FrameTuple, GroupLog, Unit
 from unstall.recorder.safety import DumpError
+from unstall.recorder.signatures import P2P_NAME, Batch, Signature
 
 MAX_ENTRIES = 1_000_000
 MAX_GROUPS = 4096
@@ -36,76 +35,6 @@ _KEPT_FRAMES = 48
 _PENDING_DETAILS = 3
 _ABSENT = -(1 << 62)
 
-# Point-to-point names: ``send 0->1`` and ``recv 1<-0``, ranks within the group.
-_P2P = re.compile(r"(send|recv)(?: (\d{1,7})(->|<-)(\d{1,7}))?\Z")
-
-# Sizes every rank must share, by operation; ranks may differ in the others.
-# Source: torch.distributed's documentation of each collective.
-_SAME_BOTH = frozenset({
-    "all_reduce", "allreduce", "allreduce_coalesced", "all_gather", "allgather", "_all_gather_base",
-    "_allgather_base", "all_gather_single", "all_gather_into_tensor_coalesced",
-    "allgather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base",
-    "reduce_scatter_single", "reduce_scatter_tensor_coalesced", "broadcast", "_broadcast_oop",
-    "reduce", "_reduce_oop", "barrier", "all_reduce_barrier", "allreduce_barrier",
-})  # fmt: skip
-_SAME_INPUT = frozenset({"gather"})
-_SAME_OUTPUT = frozenset({"scatter"})
-_EQUAL_SIDES = frozenset({"all_reduce", "allreduce", "allreduce_coalesced", "broadcast"})
-_ALL_TO_ALL = ("all_to_all", "alltoall")
-
-
-class _Signature:
-    """One distinct kind of entry within a dump."""
-
-    __slots__ = ("closes", "half", "hash", "meaning", "op", "own_rank", "p2p")
-
-    def __init__(self, op: str, inputs: Any, outputs: Any, types: tuple[Any, Any]) -> None:
-        self.op = op
-        self.closes = op == "coalesced" or op in ("ALLGATHER_coalesced", "REDUCE_SCATTER_coalesced")
-        self.half: Half | None = None
-        self.own_rank: int | None = None
-        numels_in, numels_out = [[_numel(size) for size in sizes] for sizes in (inputs, outputs)]
-        total_in, total_out = sum(numels_in), sum(numels_out)
-        match = _P2P.match(op)
-        self.p2p = match is not None
-        if match is not None and match[2] is not None:
-            own, peer = int(match[2]), int(match[4])
-            self.own_rank = own
-            sends = match[1] == "send"
-            self.half = Half(sends, peer, total_in if sends else total_out or total_in)
-        shared: list[Any] = [op]
-        if op in _SAME_BOTH:
-            shared += [numels_in, numels_out, types]
-        elif op in _SAME_INPUT:
-            shared += [numels_in, types[0]]
-        elif op in _SAME_OUTPUT:
-            shared += [numels_out, types[1]]
-        if op in _EQUAL_SIDES and numels_in != numels_out and numels_in and numels_out:
-            shared.append("sides differ")
-        digest = blake2b(repr(shared).encode("utf-8", "replace"), digest_size=8).digest()
-        self.hash = int.from_bytes(digest, "little") >> 1 or 1
-        sides = [_shown(inputs), _shown(outputs)]
-        kinds = [",".join(kind) if isinstance(kind, (list, tuple)) else str(kind) for kind in types]
-        self.meaning = Meaning(
-            op,
-            min(total_in, 1 << 62),
-            min(total_out, 1 << 62),
-            sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}",
-            (kinds[0] if kinds[0] == kinds[1] else f"{kinds[0]} -> {kinds[1]}")[:80],
-            "sizes" if op in _SAME_BOTH | _SAME_INPUT | _SAME_OUTPUT else "",
-        )
-
-
-def _numel(size: Any) -> int:
-    if not isinstance(size, (list, tuple)):
-        return 0
-    return min(abs(math.prod(size)), 1 << 62) if len(size) <= 64 else 0
-
-
-def _shown(sizes: Any) -> str:
-    text = ", ".join(str(list(size)) for size in sizes[:4])
-    return (text + (f", … ({len(sizes)})" if len(sizes) > 4 else ""))[:160]
-
 
 class _Log:
     """A group while its entries are read."""
@@ -116,7 +45,7 @@ class _Log:
     def __init__(self, name: str, desc: str, pg_id: int | None) -> None:
         self.name, self.desc, self.pg_id = name, desc, pg_id
         # (sequence number, signature, done, entry number, point-to-point, created)
-        self.units: list[tuple[int, _Signature, bool, int, bool, int]] = []
+        self.units: list[tuple[int, Signature, bool, int, bool, int]] = []
         self.own_rank: int | None = None
         self.sent: dict[int, int] = {}
         self.received: dict[int, int] = {}
@@ -133,11 +62,8 @@ def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
     Raises:
         DumpError: when it is not a Flight Recorder dump.
     """
-    if isinstance(raw, list):  # torch 2.2
-        raw = {"entries": raw, "version": ""}
-        if raw["entries"] and not _is_entry(raw["entries"][0]):
-            raise DumpError("foreign", "a list of something else than recorded operations")
-    if not isinstance(raw, dict) or not ({"entries", "pg_config", "pg_status"} & raw.keys()):
+    raw = as_dictionary(raw)
+    if not {"entries", "pg_config", "pg_status"} & raw.keys():
         raise DumpError("foreign", "no entries of a Flight Recorder dump")
     entries = raw.get("entries") or []
     if not isinstance(entries, list) or (entries and not _is_entry(entries[0])):
@@ -151,6 +77,15 @@ def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
     dump.inside = _rank_inside(dump)
     dump.state = "ok" if entries else "idle"
     return dump
+
+
+def as_dictionary(raw: Any) -> dict[Any, Any]:
+    """A dump's top level; torch 2.2 wrote the bare list of entries."""
+    if isinstance(raw, list):
+        return {"entries": raw}
+    if not isinstance(raw, dict):
+        raise DumpError("foreign", f"a value of type {type(raw).__name__}")
+    return raw
 
 
 def _is_entry(value: Any) -> bool:
@@ -173,7 +108,7 @@ def _whole(value: Any, default: int = _ABSENT) -> int:
 def _read_entries(dump: Dump, entries: list[Any]) -> None:
     """The loop over all entries; everything in it is paid for two thousand times a rank."""
     logs: dict[tuple[str, str], _Log] = {}
-    signatures: dict[bytes, _Signature] = {}
+    signatures: dict[bytes, Signature] = {}
     dumps = marshal.dumps
     odd, last_entry = 0, None
     first_number = dump.entries - len(entries)
@@ -185,9 +120,9 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
             if (
                 len(inputs) > _MAX_TENSORS
                 or len(outputs) > _MAX_TENSORS
-                or len(inputs) > 1 and sum(map(len, inputs)) > _MAX_DIMENSIONS
-                or len(outputs) > 1 and sum(map(len, outputs)) > _MAX_DIMENSIONS
-            ):  # fmt: skip
+                or (len(inputs) > 1 and sum(map(len, inputs)) > _MAX_DIMENSIONS)
+                or (len(outputs) > 1 and sum(map(len, outputs)) > _MAX_DIMENSIONS)
+            ):
                 raise ValueError
             name = entry["profiling_name"]
             kinds_in, kinds_out = entry.get("input_dtypes", ()), entry.get("output_dtypes", ())
@@ -203,7 +138,7 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
                 backend, _, op = name.rpartition(":")
                 if backend and backend not in dump.backends and len(dump.backends) < 8:
                     dump.backends.append(backend)
-                signature = _Signature(op, inputs, outputs, (kind_in, kind_out))
+                signature = Signature(op, inputs, outputs, (kind_in, kind_out))
                 if len(signatures) < 100_000:
                     signatures[key] = signature
             pair = entry.get("process_group")
@@ -269,25 +204,6 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
             dump.details[number] = entry
 
 
-class _Batch:
-    """Stands for a coalesced batch where a signature is asked; built when its end is met."""
-
-    __slots__ = ("closes", "half", "hash", "meaning", "op", "p2p", "parts")
-
-    def __init__(self, closer: _Signature, members: list[Any]) -> None:
-        self.closes, self.half, self.op = True, None, closer.op
-        self.p2p = any(member.p2p for member in members)
-        self.parts = tuple(member.half for member in members if member.half is not None)
-        shared = [closer.op, *(member.hash for member in members)]
-        digest = blake2b(repr(shared).encode(), digest_size=8).digest()
-        self.hash = 0 if self.p2p else int.from_bytes(digest, "little") >> 1 or 1
-        names = ", ".join(f"{member.op} {member.meaning.shape}" for member in members[:3])
-        more = f", … ({len(members)})" if len(members) > 3 else ""
-        total_in = min(sum(member.meaning.numel_in for member in members), 1 << 62)
-        total_out = min(sum(member.meaning.numel_out for member in members), 1 << 62)
-        self.meaning = Meaning(closer.op, total_in, total_out, (names + more)[:160], "", "sizes")
-
-
 def _close_batch(
     log: _Log, seq: int, closer: Any, done: bool, number: int, p2p: bool, created: int
 ) -> None:
@@ -296,14 +212,15 @@ def _close_batch(
     Within a batch torch marks only the last entry as finished (ProcessGroupNCCL::endCoalescing);
     its members stay ``scheduled`` for ever and share its sequence number.
     """
-    units, members = log.units, []
+    units = log.units
+    members: list[Any] = []
     while units and units[-1][0] == seq and not units[-1][1].closes and len(members) < 65_536:
         members.append(units.pop())
     if members:
         members.reverse()
         p2p = p2p or members[0][4]
         created = created or members[-1][5]
-        closer = _Batch(closer, [member[1] for member in members])
+        closer = Batch(closer, [member[1] for member in members])
     units.append((seq, closer, done, number, p2p, created))
 
 
@@ -457,7 +374,7 @@ def read_entry(
         name = entry["profiling_name"]
         op = name.rpartition(":")[2]
         p2p = entry.get("is_p2p")
-        p2p = bool(_P2P.match(op)) if p2p is None else bool(p2p)
+        p2p = bool(P2P_NAME.match(op)) if p2p is None else bool(p2p)
         seq = _whole(entry.get("p2p_seq_id" if p2p else "collective_seq_id", entry.get("seq_id")))
         return Entry(
             number,

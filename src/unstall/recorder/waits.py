@@ -112,7 +112,8 @@ class WaitGraph:
                 node = (group.index, unit.seq, first)
                 if node not in self.edges:
                     self.edges[node] = set(self._collective_targets(group, unit, first))
-                waits = {node}
+                # Where all are in an operation that is not the first for them, others explain it.
+                waits = {node} if first or self.edges[node] else set()
             if rank not in self.stuck and rank not in self.ended:
                 targets |= waits
 
@@ -203,14 +204,22 @@ class WaitGraph:
         return found
 
     def ends(self) -> list[list[Node]]:
-        """Components that wait for nothing outside themselves and that somebody waits for, or
-        that hold a rank with an unfinished operation."""
+        """Components that wait for nothing outside themselves."""
         ends = []
         for component in self.components():
             members = set(component)
             if all(self.edges.get(node, set()) <= members for node in component):
                 ends.append(component)
         return ends
+
+    def awaited_in(self, rank: int) -> list[tuple[int, int]]:
+        """Operations (group index, sequence number) that a rank should have entered."""
+        if not hasattr(self, "_awaited"):
+            self._awaited: dict[int, list[tuple[int, int]]] = {}
+            for place, ranks in self.absent.items():
+                for member in ranks:
+                    self._awaited.setdefault(member, []).append(place)
+        return self._awaited.get(rank, [])
 
     def waiting_for(self, targets: Iterable[Node]) -> tuple[int, ...]:
         """All ranks that wait, directly or through others, for one of the targets."""

@@ -79,7 +79,8 @@ class _Outline:
             )  # fmt: skip
         more = len(verdict.suspects) - _MOST_SUSPECTS
         lines = ((self._say(say("and {count} more", count=more)), ""),) if more > 0 else ()
-        columns = ("#", *(self._say(t) for t in (say("rank"), say("why"), say("operation"), say("waiting"))))  # fmt: skip
+        titles = (say("rank"), say("why"), say("operation"), say("waiting"))
+        columns = ("#", *(self._say(title) for title in titles))
         table = Table(columns, tuple(rows)) if rows else None
         return Block("suspects", self._say(say("Suspects")), lines, table)
 
@@ -89,7 +90,7 @@ class _Outline:
         return words.clean(f"{sight.op} #{sight.seq}, {sight.label}")
 
     def _evidence(self, verdict: RecorderVerdict) -> Block:
-        lines = []
+        lines: list[tuple[str, str]] = []
         for suspect in verdict.suspects[:_MOST_SUSPECTS]:
             for evidence in suspect.evidence:
                 place = words.clean(str(evidence.place)) if evidence.place else ""
@@ -109,11 +110,15 @@ class _Outline:
                 )
             since = started(sight)
             rows.append(
-                (words.clean(f"{sight.op} #{sight.seq}"), words.clean(label), words.clean(sight.shape, 40),
+                (words.clean(f"{sight.op} #{sight.seq}"), words.clean(label),
+                 words.clean(sight.shape, 40),
                  words.runs(wait.ranks), words.runs(wait.awaited) or "-",
                  f"{since.stamp:%H:%M:%S}" if since else "-")
             )  # fmt: skip
-        titles = (say("operation"), say("group"), say("sizes"), say("ranks"), say("wait for"), say("since (UTC)"))  # fmt: skip
+        titles = (
+            say("operation"), say("group"), say("sizes"), say("ranks"), say("wait for"),
+            say("since (UTC)"),
+        )  # fmt: skip
         table = Table(tuple(self._say(t) for t in titles), tuple(rows)) if rows else None
         return Block("front", self._say(say("Where everyone waits")), (), table)
 
@@ -139,7 +144,8 @@ class _Outline:
                     continue
                 seen.add(key)
                 place = words.clean(str(sight.place))
-                lines.append((self._say(say("{who}, in {op} #{seq}:", who=role, op=sight.op, seq=sight.seq)), place))  # fmt: skip
+                text = say("{who}, in {op} #{seq}:", who=role, op=sight.op, seq=sight.seq)
+                lines.append((self._say(text), place))
                 for function, file, line in sight.frames[:_MOST_FRAMES]:
                     lines.append((words.clean(f"    {file}:{line}  {function}"), ""))
         return Block("code", self._say(say("The code on both sides")), tuple(lines[:32]))
@@ -160,10 +166,14 @@ class _Outline:
         found = []
         for tail in verdict.tails:
             rows = tuple(
-                (str(e.number), words.clean(label), str(e.seq), words.clean(e.op), _sizes(e), self._state(e))
+                (str(e.number), words.clean(label), str(e.seq), words.clean(e.op), _sizes(e),
+                 self._state(e))
                 for e, label in zip(tail.entries, tail.labels)  # noqa: B905 - made together
             )  # fmt: skip
-            titles = (say("entry"), say("group"), say("number"), say("operation"), say("sizes"), say("state"))  # fmt: skip
+            titles = (
+                say("entry"), say("group"), say("number"), say("operation"), say("sizes"),
+                say("state"),
+            )  # fmt: skip
             title = say("Last operations of rank {rank} ({name})", rank=tail.rank, name=tail.source)
             if tail.role == "waiting":
                 title = say(
