@@ -2,8 +2,8 @@
 
 Frameworks have their own rows in ``unstall/programs/<framework>/stacks.py``.
 
-Sources: requests 2.32, urllib3 2.2, httpx 0.27, aiohttp 3.9; pyzmq 26; ray 2.9 to 2.40; torch 2.13
-(``serialization.py``, ``checkpoint/filesystem.py``); datasets 2.14 to 4.0; transformers 4.57. Rows
+Sources: requests 2.34, urllib3 2.8, httpx 0.28, aiohttp 3.14; pyzmq 27; ray 2; torch 2.13
+(``serialization.py``, ``checkpoint/filesystem.py``); datasets 3.6; transformers 4.57. Rows
 that were checked on running processes say ``run``.
 """
 
@@ -14,17 +14,17 @@ from unstall.stacks.rows import PRIMITIVE, WORK, FrameSign
 SIGNS: tuple[FrameSign, ...] = (
     # network
     FrameSign(
-        ("HTTPAdapter.send", "Session.send", "Session.request"),
+        ("Session.send", "Session.request"),
         "requests/sessions.py",
         "http",
-        source="requests 2.32",
+        source="requests 2.34",
     ),
-    FrameSign(("HTTPAdapter.send",), "requests/adapters.py", "http", source="requests 2.32"),
+    FrameSign(("HTTPAdapter.send",), "requests/adapters.py", "http", source="requests 2.34"),
     FrameSign(
         ("HTTPConnectionPool.urlopen", "HTTPConnectionPool._make_request"),
         "urllib3/connectionpool.py",
         "http",
-        source="urllib3 2.2",
+        source="urllib3 2.8",
     ),
     FrameSign(
         (
@@ -42,7 +42,7 @@ SIGNS: tuple[FrameSign, ...] = (
         ("Client.send", "Client.request", "AsyncClient.send", "AsyncClient.request"),
         "httpx/_client.py",
         "http",
-        source="httpx 0.27",
+        source="httpx 0.28",
     ),
     FrameSign(
         ("HTTP11Connection.handle_request", "ConnectionPool.handle_request"),
@@ -50,7 +50,7 @@ SIGNS: tuple[FrameSign, ...] = (
         "http",
         source="httpcore 1.0",
     ),
-    FrameSign(("ClientSession._request",), "aiohttp/client.py", "http", source="aiohttp 3.9"),
+    FrameSign(("ClientSession._request",), "aiohttp/client.py", "http", source="aiohttp 3.14"),
     FrameSign(
         ("_UnaryUnaryMultiCallable.__call__", "_UnaryUnaryMultiCallable._blocking"),
         "grpc/_channel.py",
@@ -60,10 +60,8 @@ SIGNS: tuple[FrameSign, ...] = (
     FrameSign(
         (
             "SocketIO.readinto",
-            "socket.recv",
             "socket.accept",
             "create_connection",
-            "socket.connect",
         ),
         "socket.py",
         "http",
@@ -78,17 +76,10 @@ SIGNS: tuple[FrameSign, ...] = (
         source="CPython",
     ),
     FrameSign(
-        (
-            "Poller.poll",
-            "Socket.recv",
-            "Socket.recv_multipart",
-            "Socket.recv_pyobj",
-            "Socket.poll",
-            "zmq_poll",
-        ),
+        ("Poller.poll",),
         "zmq/sugar/poll.py",
         "queue",
-        source="pyzmq 26 (run)",
+        source="pyzmq (run)",
     ),
     FrameSign(
         (
@@ -101,7 +92,7 @@ SIGNS: tuple[FrameSign, ...] = (
         ),
         "zmq/sugar/socket.py",
         "queue",
-        source="pyzmq 26",
+        source="pyzmq 27",
     ),
     FrameSign(
         ("_PollLikeSelector.select", "EpollSelector.select", "SelectSelector.select"),
@@ -111,7 +102,7 @@ SIGNS: tuple[FrameSign, ...] = (
         source="CPython (run)",
     ),
     FrameSign(
-        ("run", "Runner.run", "asyncio_run", "uvloop_run"),
+        ("run", "Runner.run"),
         "asyncio/runners.py",
         "queue",
         directly=True,
@@ -129,14 +120,14 @@ SIGNS: tuple[FrameSign, ...] = (
         ("get", "wait", "Worker.get_objects"),
         "ray/_private/worker.py",
         "queue",
-        source="ray 2.9 to 2.40, _private/worker.py",
+        source="ray 2, _private/worker.py",
     ),
     FrameSign(
         ("Worker.main_loop",),
         "ray/_private/worker.py",
         "queue",
         directly=True,
-        source="ray 2.9 to 2.40, _private/worker.py: an actor without a task",
+        source="ray 2, _private/worker.py: an actor without a task",
     ),
     # disk
     FrameSign(
@@ -172,7 +163,7 @@ SIGNS: tuple[FrameSign, ...] = (
         "",
         "disk",
         native=True,
-        source="CPython, posixmodule.c and fileio.c; libc (run)",
+        source="CPython, posixmodule.c and fileio.c; libc",
     ),
     FrameSign(
         ("write", "__write", "writev", "pwrite", "read", "__read", "pread64", "readv"),
@@ -186,7 +177,13 @@ SIGNS: tuple[FrameSign, ...] = (
         ("FileLock.acquire", "BaseFileLock.acquire"),
         "filelock/_api.py",
         "lock",
-        source="filelock 3: another process holds the file",
+        source="filelock: another process holds the file",
+    ),
+    FrameSign(
+        ("acquire",),
+        "filelock/_core/_lock.py",
+        "lock",
+        source="filelock 4: another process holds the file",
     ),
     # work
     FrameSign(
@@ -194,7 +191,7 @@ SIGNS: tuple[FrameSign, ...] = (
         "datasets/arrow_dataset.py",
         "computing",
         level=WORK,
-        source="datasets 2.14 to 4.0, arrow_dataset.py",
+        source="datasets 3.6, arrow_dataset.py",
     ),
     FrameSign(
         ("iflatmap_unordered",),
@@ -214,7 +211,7 @@ SIGNS: tuple[FrameSign, ...] = (
         source="transformers 4.57, tokenization_utils_base.py",
     ),
     FrameSign(
-        ("backward", "_engine_run_backward"),
+        ("_engine_run_backward",),
         "torch/autograd/graph.py",
         "computing",
         level=WORK,

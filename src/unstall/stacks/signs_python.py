@@ -1,6 +1,6 @@
 """What frames of Python's own library and of the C library tell.
 
-Sources: CPython 3.8 to 3.13, glibc 2.36. Rows that were checked on running processes say ``run``.
+Sources: CPython 3.11, glibc 2.36. Rows that were checked on running processes say ``run``.
 """
 
 from __future__ import annotations

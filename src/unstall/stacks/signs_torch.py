@@ -1,7 +1,7 @@
 """What frames of torch.distributed, NCCL, gloo and the device runtimes tell.
 
-Sources: torch 2.0 to 2.13 (``distributed_c10d.py``, ``rendezvous.py``; native names of
-``libtorch``); NCCL 2.18 to 2.27 and the CUDA runtime (exported names). Rows that were checked on
+Sources: torch 2.13 (``distributed_c10d.py``, ``rendezvous.py``; native names of
+``libtorch``); NCCL 2 and the CUDA runtime (exported names). Rows that were checked on
 running processes say ``run``.
 """
 
@@ -56,7 +56,6 @@ SIGNS: tuple[FrameSign, ...] = (
     ),
     FrameSign(
         (
-            "_try_detecting_num_nodes",
             "_create_c10d_store",
             "_rendezvous_helper",
             "_env_rendezvous_handler",
@@ -83,14 +82,14 @@ SIGNS: tuple[FrameSign, ...] = (
         "",
         "store",
         native=True,
-        source="torch 2.0 to 2.13, ProcessGroupNCCL.cpp: waits for rank 0's ncclUniqueId",
+        source="torch 2.13, ProcessGroupNCCL.cpp: waits for rank 0's ncclUniqueId",
     ),
     FrameSign(
         ("doGet", "doWait", "waitForWorkers", "doWaitForWorkers"),
         "",
         "store",
         native=True,
-        source="torch 2.0 to 2.13, TCPStore.cpp",
+        source="torch 2.13, TCPStore.cpp",
     ),
     FrameSign(
         ("synchronizeInternal", "synchronizeStream"),
@@ -129,7 +128,7 @@ SIGNS: tuple[FrameSign, ...] = (
         "",
         "collective",
         native=True,
-        source="NCCL 2.18 to 2.27, exported functions",
+        source="NCCL 2, exported functions",
     ),
     FrameSign(("ncclSend", "ncclRecv"), "", "point-to-point", native=True, source="NCCL"),
     FrameSign(
@@ -138,7 +137,7 @@ SIGNS: tuple[FrameSign, ...] = (
         "collective",
         level=PRIMITIVE,
         native=True,
-        source="gloo, transport/tcp/unbound_buffer.cc (run)",
+        source="gloo, transport/tcp/unbound_buffer.cc",
     ),
     FrameSign(
         (

@@ -1,4 +1,4 @@
-"""Stacks of DeepSpeed (0.12 to 0.18, ``runtime/zero`` and ``runtime/engine.py``)."""
+"""Stacks of DeepSpeed (0.18, ``runtime/zero`` and ``runtime/engine.py``)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "",
         ("collective", "gpu"),
         say("the rank gathers a layer's sharded parameters"),
-        "DeepSpeed 0.12 to 0.18, runtime/zero/partitioned_param_coordinator.py and "
-        "partition_parameters.py",
+        "DeepSpeed 0.18, runtime/zero/partitioned_param_coordinator.py and partition_parameters.py",
     ),
     Circumstance(
         "gradient-reduction",
@@ -30,7 +29,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "",
         ("collective", "gpu"),
         say("the rank reduces gradients"),
-        "DeepSpeed 0.12 to 0.18, runtime/zero/stage_1_and_2.py and stage3.py",
+        "DeepSpeed 0.18, runtime/zero/stage_1_and_2.py and stage3.py",
     ),
     Circumstance(
         "checkpoint",
@@ -38,7 +37,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "deepspeed/runtime/engine.py",
         ("collective", "disk", "lock", "store"),
         say("the rank is saving a checkpoint"),
-        "DeepSpeed 0.12 to 0.18, runtime/engine.py (save_checkpoint)",
+        "DeepSpeed 0.18, runtime/engine.py (save_checkpoint)",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Stacks of Megatron (Megatron Core 0.6 to 0.13, ``pipeline_parallel`` and ``training``)."""
+"""Stacks of Megatron (Megatron Core 0.16, ``pipeline_parallel`` and ``training``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNS: tuple[FrameSign, ...] = (
         ("_communicate", "_p2p_ops", "_batched_p2p_ops", "P2PCommunicator._communicate"),
         _P2P,
         "point-to-point",
-        source="Megatron Core 0.6 to 0.13, p2p_communication.py",
+        source="Megatron Core 0.16, p2p_communication.py",
     ),
 )
 
@@ -31,7 +31,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         _P2P,
         ("point-to-point", "collective", "gpu"),
         say("the stage waits for the pipeline stage before or after it"),
-        "Megatron Core 0.6 to 0.13, pipeline_parallel/p2p_communication.py",
+        "Megatron Core 0.16, pipeline_parallel/p2p_communication.py",
     ),
     Circumstance(
         "checkpoint",

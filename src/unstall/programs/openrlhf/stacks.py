@@ -1,4 +1,4 @@
-"""Stacks of OpenRLHF's processes (0.5 to 0.9, ``trainer/ray``)."""
+"""Stacks of OpenRLHF's processes (``trainer/ray``)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "asyncio/base_events.py",
         ("queue",),
         say("the event loop is idle: it waits for a request or an answer"),
-        "CPython 3.8 to 3.13, asyncio/base_events.py",
+        "CPython 3.11, asyncio/base_events.py",
     ),
     Circumstance(
         "event-loop-idle",
@@ -20,6 +20,6 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "asyncio/runners.py",
         ("queue",),
         say("the event loop is idle: it waits for a request or an answer"),
-        "CPython 3.8 to 3.13, asyncio/runners.py; uvloop's loop has no Python frames",
+        "CPython 3.11, asyncio/runners.py; uvloop's loop has no Python frames",
     ),
 )

@@ -1,4 +1,4 @@
-"""Stacks of PyTorch's own wrappers and launcher (torch 2.0 to 2.13)."""
+"""Stacks of PyTorch's own wrappers and launcher (torch 2.13)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
     ),
     Circumstance(
         "checkpoint",
-        ("save", "async_save", "_DistWrapper.reduce_scatter", "_DistWrapper.all_reduce"),
+        ("save", "async_save"),
         "torch/distributed/checkpoint/state_dict_saver.py",
         ("collective", "disk", "queue", "lock", "store"),
         say("the rank is saving a checkpoint"),
@@ -36,7 +36,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "torch/utils/data/dataloader.py",
         ("queue", "pipe", "lock", "disk", "http", "sleep"),
         say("the rank waits for its next batch of data"),
-        "torch 2.0 to 2.13, utils/data/dataloader.py",
+        "torch 2.13, utils/data/dataloader.py",
     ),
 )
 
@@ -45,7 +45,7 @@ ROLES: tuple[RoleSign, ...] = (
         "torchrun",
         "launcher",
         "launcher",
-        "torch 2.0 to 2.13, distributed/elastic/agent/server/api.py",
+        "torch 2.13, distributed/elastic/agent/server/api.py",
         functions=("SimpleElasticAgent.run", "SimpleElasticAgent._invoke_run"),
         file="torch/distributed/elastic/agent/server/api.py",
         weight=26,
@@ -62,7 +62,7 @@ ROLES: tuple[RoleSign, ...] = (
         "pytorch",
         "trainer",
         "loader",
-        "torch 2.0 to 2.13, utils/data/_utils/worker.py",
+        "torch 2.13, utils/data/_utils/worker.py",
         functions=("_worker_loop",),
         file="torch/utils/data/_utils/worker.py",
         weight=45,
@@ -71,7 +71,7 @@ ROLES: tuple[RoleSign, ...] = (
         "pytorch",
         "trainer",
         "trainer",
-        "torch 2.0 to 2.13: a process that is in a collective of its own",
+        "torch 2.13: a process that is in a collective of its own",
         functions=(
             "all_reduce",
             "barrier",

@@ -1,4 +1,4 @@
-"""Stacks of Ray's processes (ray 2.9 to 2.40, ``_private``)."""
+"""Stacks of Ray's processes (ray 2, ``_private``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "ray/_private/worker.py",
         ("queue",),
         say("the actor is idle: it has no task"),
-        "ray 2.9 to 2.40, _private/worker.py (main_loop)",
+        "ray 2, _private/worker.py (main_loop)",
     ),
     Circumstance(
         "awaits-actors",
@@ -20,7 +20,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "ray/_private/worker.py",
         ("queue",),
         say("the driver waits for its workers"),
-        "ray 2.9 to 2.40, _private/worker.py (get)",
+        "ray 2, _private/worker.py (get)",
     ),
 )
 
@@ -29,7 +29,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ray",
         "launcher",
         "coordinator",
-        "ray 2.9 to 2.40, process titles of its own services",
+        "ray 2, process titles of its own services",
         command=("ray::IDLE", "raylet", "gcs_server", "ray/dashboard"),
         weight=15,
     ),
@@ -37,7 +37,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ray",
         "trainer",
         "worker",
-        "ray 2.9 to 2.40, workers/default_worker.py; title ray::<class>.<method>",
+        "ray 2, workers/default_worker.py; title ray::<class>.<method>",
         command=("ray::",),
         weight=3,
     ),

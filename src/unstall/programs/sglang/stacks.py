@@ -1,6 +1,6 @@
 """Stacks of SGLang's processes.
 
-Sources: sglang 0.4 to 0.5, ``srt/managers/scheduler.py``, ``srt/utils``; process titles are set
+Sources: sglang 0.5, ``srt/managers/scheduler.py``, ``srt/utils``; process titles are set
 with setproctitle: ``sglang::scheduler_DP0_TP1``, ``sglang::detokenizer``.
 """
 
@@ -19,7 +19,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
             "the scheduler waits for the requests of its next step, which its first rank hands "
             "to the others"
         ),
-        "sglang 0.4 to 0.5, srt/managers/scheduler.py (recv_requests, broadcast_pyobj)",
+        "sglang 0.5, srt/managers/scheduler.py (recv_requests, broadcast_pyobj)",
     ),
     Circumstance(
         "data-parallel-sync",
@@ -36,7 +36,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
             "the engine is in a step and waits in the all-reduce that every data-parallel engine "
             "makes once in each step"
         ),
-        "sglang 0.4 to 0.5, srt/managers/scheduler.py and scheduler_dp_attn_mixin.py",
+        "sglang 0.5, srt/managers/scheduler_dp_attn_mixin.py; the last two names are of 0.4",
     ),
     Circumstance(
         "pipeline-exchange",
@@ -48,11 +48,11 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
     ),
     Circumstance(
         "result-of-step",
-        ("process_batch_result", "resolve_last_batch_result", "resolve_future_token_ids"),
+        ("process_batch_result",),
         "",
         ("gpu", "lock"),
         say("the scheduler waits for the GPU to finish a step"),
-        "sglang 0.4 to 0.5, srt/managers/scheduler_output_processor_mixin.py",
+        "sglang 0.5, srt/managers/scheduler_output_processor_mixin.py",
     ),
 )
 
@@ -61,7 +61,7 @@ ROLES: tuple[RoleSign, ...] = (
         "sglang",
         "inference",
         "engine",
-        "sglang 0.4 to 0.5, srt/managers/scheduler.py (run_scheduler_process)",
+        "sglang 0.5, srt/managers/scheduler.py (run_scheduler_process)",
         functions=("run_scheduler_process",),
         weight=40,
     ),

@@ -1,6 +1,6 @@
 """Stacks of ms-swift's processes.
 
-Sources: ms-swift 3.2 to 4.0: ``llm/infer/rollout.py`` (4: ``pipelines/infer/rollout.py``), the
+Sources: ms-swift 3.10: ``llm/infer/rollout.py`` (4: ``pipelines/infer/rollout.py``), the
 trainers' ``vllm_client.py``; 3.10.3 run with a rollout server of two engines.
 """
 
@@ -16,15 +16,15 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "infer/rollout.py",
         ("pipe",),
         say("the front end is idle: it has returned its answer and waits for the next command"),
-        "ms-swift 3.2 to 4.0, infer/rollout.py (llm_worker: connection.recv)",
+        "ms-swift 3.10, infer/rollout.py (llm_worker: connection.recv)",
     ),
     Circumstance(
         "awaits-front-ends",
-        ("SwiftRolloutDeploy.infer", "SwiftRolloutDeploy.get_infer_results"),
+        ("SwiftRolloutDeploy.infer",),
         "infer/rollout.py",
         ("pipe",),
         say("the HTTP server waits for the answers of its data-parallel front ends"),
-        "ms-swift 3.2 to 4.0, infer/rollout.py (SwiftRolloutDeploy.infer)",
+        "ms-swift 3.10, infer/rollout.py (SwiftRolloutDeploy.infer)",
     ),
     Circumstance(
         "awaits-rollout",
@@ -32,7 +32,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "vllm_client.py",
         ("http", "lock"),
         say("the trainer waits for the rollout server's answer"),
-        "ms-swift 3.2 to 4.0, rlhf_trainer/vllm_client.py (infer)",
+        "ms-swift 3.10, rlhf_trainer/vllm_client.py (infer)",
         waits_for="http",
     ),
     Circumstance(
@@ -46,7 +46,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "vllm_client.py",
         ("http", "lock", "collective", "gpu", "store"),
         say("the trainer is sending its weights to the rollout server"),
-        "ms-swift 3.2 to 4.0, rlhf_trainer/vllm_client.py",
+        "ms-swift 3.10, rlhf_trainer/vllm_client.py",
     ),
 )
 
@@ -55,7 +55,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ms-swift",
         "rollout",
         "front end",
-        "ms-swift 3.2 to 4.0, infer/rollout.py (llm_worker)",
+        "ms-swift 3.10, infer/rollout.py (llm_worker)",
         functions=("llm_worker", "async_llm_worker"),
         file="infer/rollout.py",
         weight=30,
@@ -64,7 +64,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ms-swift",
         "rollout",
         "http server",
-        "ms-swift 3.2 to 4.0, infer/rollout.py (rollout_main)",
+        "ms-swift 3.10, infer/rollout.py (rollout_main)",
         functions=("rollout_main", "SwiftRolloutDeploy.run"),
         file="infer/rollout.py",
         weight=29,
@@ -73,7 +73,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ms-swift",
         "rollout",
         "launcher",
-        "ms-swift 3.2 to 4.0, cli/main.py: runs the real command as a child",
+        "ms-swift 3.10, cli/main.py: runs the real command as a child",
         functions=("cli_main",),
         file="swift/cli/main.py",
         command=("swift rollout",),
@@ -91,7 +91,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ms-swift",
         "trainer",
         "launcher",
-        "ms-swift 3.2 to 4.0, cli/main.py: runs the real command as a child",
+        "ms-swift 3.10, cli/main.py: runs the real command as a child",
         functions=("cli_main",),
         file="swift/cli/main.py",
         weight=26,
@@ -108,7 +108,7 @@ ROLES: tuple[RoleSign, ...] = (
         "ms-swift",
         "trainer",
         "trainer",
-        "ms-swift 3.2 to 4.0, cli/rlhf.py and cli/sft.py",
+        "ms-swift 3.10, cli/rlhf.py and cli/sft.py",
         functions=("rlhf_main", "sft_main", "pt_main"),
         weight=25,
     ),

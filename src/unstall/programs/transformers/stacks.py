@@ -1,4 +1,4 @@
-"""Stacks of transformers' Trainer (4.40 to 4.57, ``trainer.py``)."""
+"""Stacks of transformers' Trainer (4.57, ``trainer.py``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         _TRAINER,
         _ANY,
         say("the rank is saving a checkpoint"),
-        "transformers 4.40 to 4.57, trainer.py (_save_checkpoint)",
+        "transformers 4.57, trainer.py (_save_checkpoint)",
     ),
     Circumstance(
         "evaluation",
@@ -35,7 +35,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         _TRAINER,
         _ANY,
         say("the rank is evaluating"),
-        "transformers 4.40 to 4.57, trainer.py (evaluation_loop)",
+        "transformers 4.57, trainer.py (evaluation_loop)",
     ),
     Circumstance(
         "end-of-step",
@@ -43,7 +43,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         _TRAINER,
         ("collective",),
         say("the rank is logging at the end of a step, where every rank gathers the loss"),
-        "transformers 4.40 to 4.57, trainer.py (_maybe_log_save_evaluate)",
+        "transformers 4.57, trainer.py (_maybe_log_save_evaluate)",
     ),
 )
 
@@ -52,7 +52,7 @@ ROLES: tuple[RoleSign, ...] = (
         "transformers",
         "trainer",
         "trainer",
-        "transformers 4.40 to 4.57, trainer.py (train)",
+        "transformers 4.57, trainer.py (train)",
         functions=("Trainer.train", "Trainer._inner_training_loop"),
         file=_TRAINER,
         weight=14,

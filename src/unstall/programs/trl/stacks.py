@@ -1,6 +1,6 @@
 """Stacks of TRL's processes.
 
-Sources: trl 0.15 to 0.24: ``scripts/vllm_serve.py``, ``extras/vllm_client.py``.
+Sources: trl 0.24: ``scripts/vllm_serve.py``, ``extras/vllm_client.py``.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "trl/scripts/vllm_serve.py",
         ("pipe",),
         say("the front end is idle: it has returned its answer and waits for the next command"),
-        "trl 0.16 to 0.24, scripts/vllm_serve.py (llm_worker: connection.recv)",
+        "trl 0.24, scripts/vllm_serve.py (llm_worker: connection.recv)",
     ),
     Circumstance(
         "awaits-front-ends",
-        ("generate", "chat"),
+        ("generate",),
         "trl/scripts/vllm_serve.py",
         ("pipe",),
         say("the HTTP server waits for the answers of its data-parallel front ends"),
-        "trl 0.16 to 0.24, scripts/vllm_serve.py (generate)",
+        "trl 0.24, scripts/vllm_serve.py (generate)",
     ),
     Circumstance(
         "awaits-rollout",
-        ("VLLMClient.generate", "VLLMClient.chat"),
+        ("VLLMClient.generate",),
         "vllm_client.py",
         ("http", "lock"),
         say("the trainer waits for the rollout server's answer"),
-        "trl 0.15 to 0.24, extras/vllm_client.py (generate)",
+        "trl 0.24, extras/vllm_client.py (generate)",
         waits_for="http",
     ),
     Circumstance(
@@ -44,7 +44,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "trl/extras/vllm_client.py",
         ("http", "lock", "collective", "gpu", "store"),
         say("the trainer is sending its weights to the rollout server"),
-        "trl 0.15 to 0.24, extras/vllm_client.py",
+        "trl 0.24, extras/vllm_client.py",
     ),
 )
 
@@ -53,7 +53,7 @@ ROLES: tuple[RoleSign, ...] = (
         "trl",
         "rollout",
         "front end",
-        "trl 0.16 to 0.24, scripts/vllm_serve.py (llm_worker)",
+        "trl 0.24, scripts/vllm_serve.py (llm_worker)",
         functions=("llm_worker",),
         file="trl/scripts/vllm_serve.py",
         weight=30,
@@ -62,7 +62,7 @@ ROLES: tuple[RoleSign, ...] = (
         "trl",
         "rollout",
         "http server",
-        "trl 0.15 to 0.24, command line",
+        "trl 0.24, command line",
         command=("trl vllm-serve", "trl/scripts/vllm_serve.py"),
         weight=20,
     ),

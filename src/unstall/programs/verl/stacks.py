@@ -1,6 +1,6 @@
 """Stacks of verl's processes.
 
-Sources: verl 0.2 to 0.6: ``trainer/ppo/ray_trainer.py``, ``single_controller/ray/base.py``,
+Sources: verl before 0.9: ``trainer/ppo/ray_trainer.py``, ``single_controller/ray/base.py``,
 ``workers/reward_manager``; actors are titled ``ray::WorkerDict.<method>`` by Ray.
 """
 
@@ -24,7 +24,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "",
         ("http", "lock", "process", "queue", "sleep", "pipe", "computing", "unknown"),
         say("the driver is computing rewards; the GPUs have nothing to do meanwhile"),
-        "verl 0.2 to 0.6, workers/reward_manager and trainer/ppo/reward.py",
+        "verl before 0.9, workers/reward_manager and trainer/ppo/reward.py",
     ),
     Circumstance(
         "awaits-actors",
@@ -32,7 +32,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "verl/single_controller/ray/base.py",
         ("queue",),
         say("the driver waits for its workers"),
-        "verl 0.2 to 0.6, single_controller/ray/base.py",
+        "verl before 0.9, single_controller/ray/base.py",
     ),
     Circumstance(
         "awaits-actors",
@@ -40,7 +40,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "verl/trainer/ppo/ray_trainer.py",
         ("queue",),
         say("the driver waits for its workers"),
-        "verl 0.2 to 0.6, trainer/ppo/ray_trainer.py (fit)",
+        "verl before 0.9, trainer/ppo/ray_trainer.py (fit)",
     ),
     Circumstance(
         "weight-sync",
@@ -53,7 +53,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "",
         ("collective", "gpu", "lock", "point-to-point"),
         say("the worker is handing the trained weights to the rollout engine"),
-        "verl 0.2 to 0.6, workers/sharding_manager and workers/fsdp_workers.py",
+        "verl before 0.9, workers/sharding_manager and workers/fsdp_workers.py",
     ),
 )
 
@@ -62,7 +62,7 @@ ROLES: tuple[RoleSign, ...] = (
         "verl",
         "trainer",
         "driver",
-        "verl 0.2 to 0.6, trainer/main_ppo.py (TaskRunner.run)",
+        "verl before 0.9, trainer/main_ppo.py (TaskRunner.run)",
         functions=("RayPPOTrainer.fit",),
         weight=31,
     ),
@@ -98,7 +98,7 @@ ROLES: tuple[RoleSign, ...] = (
         "verl",
         "trainer",
         "worker",
-        "verl 0.2 to 0.6, workers/fsdp_workers.py and megatron_workers.py",
+        "verl before 0.9, workers/fsdp_workers.py and megatron_workers.py",
         functions=(
             "update_actor",
             "compute_log_prob",
@@ -106,6 +106,15 @@ ROLES: tuple[RoleSign, ...] = (
             "compute_ref_log_prob",
         ),
         file="verl/workers/fsdp_workers.py",
+        weight=29,
+    ),
+    RoleSign(
+        "verl",
+        "trainer",
+        "worker",
+        "verl 0.9, workers/engine_workers.py",
+        functions=("update_actor", "compute_log_prob", "compute_ref_log_prob"),
+        file="verl/workers/engine_workers.py",
         weight=29,
     ),
     RoleSign(

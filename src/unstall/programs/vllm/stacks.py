@@ -1,6 +1,6 @@
 """Stacks of vLLM's processes.
 
-Sources: vLLM 0.6 to 0.13, files as named in each row; 0.11.0 run with two data-parallel engines.
+Sources: vLLM 0.11, files as named in each row; 0.11.0 run with two data-parallel engines.
 Process titles: ``vllm/utils`` (``set_process_title``, prefix ``VLLM::``), 0.9 and later.
 """
 
@@ -23,7 +23,7 @@ SIGNS: tuple[FrameSign, ...] = (
         ),
         _SHM,
         "queue",
-        source="vLLM 0.5 to 0.13, shm_broadcast.py: waits for a block of the broadcast ring",
+        source="vLLM 0.11, shm_broadcast.py: waits for a block of the broadcast ring",
     ),
 )
 
@@ -43,7 +43,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
             "the engine is in a step and waits in the all-reduce that every data-parallel engine "
             "makes once in each step"
         ),
-        "vLLM 0.8 to 0.13: forward_context.py (num_tokens_across_dp), v1/worker/dp_utils.py "
+        "vLLM 0.11, forward_context.py (num_tokens_across_dp); later v1/worker/dp_utils.py "
         "(coordinate_batch_across_dp)",
     ),
     Circumstance(
@@ -55,7 +55,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
             "the engine waits for the vote on whether any data-parallel engine still has "
             "requests, held every 32 steps"
         ),
-        "vLLM 0.8 to 0.13, v1/engine/core.py (_has_global_unfinished_reqs)",
+        "vLLM 0.11, v1/engine/core.py (_has_global_unfinished_reqs)",
     ),
     Circumstance(
         "dummy-step",
@@ -63,7 +63,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "",
         ("collective", "gpu", "queue"),
         say("the engine has no requests and steps along so that the others' all-reduce completes"),
-        "vLLM 0.8 to 0.13, v1/engine/core.py (DPEngineCoreProc.run_busy_loop)",
+        "vLLM 0.11, v1/engine/core.py (DPEngineCoreProc.run_busy_loop)",
     ),
     Circumstance(
         "engine-idle",
@@ -71,7 +71,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         _CORE,
         ("queue",),
         say("the engine is idle: it waits for a request and is in no step"),
-        "vLLM 0.8 to 0.13, v1/engine/core.py (_process_input_queue)",
+        "vLLM 0.11, v1/engine/core.py (_process_input_queue)",
     ),
     Circumstance(
         "awaits-engine",
@@ -83,7 +83,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         _CLIENT,
         ("queue", "lock"),
         say("the front end waits for its engine's output"),
-        "vLLM 0.8 to 0.13, v1/engine/core_client.py",
+        "vLLM 0.11, v1/engine/core_client.py",
         waits_for="queue",
     ),
     Circumstance(
@@ -92,7 +92,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "vllm/v1/executor/multiproc_executor.py",
         ("queue",),
         say("the worker is idle: it waits for the engine's next instruction"),
-        "vLLM 0.8 to 0.13, v1/executor/multiproc_executor.py (worker_busy_loop)",
+        "vLLM 0.11, v1/executor/multiproc_executor.py (worker_busy_loop)",
     ),
     Circumstance(
         "awaits-workers",
@@ -104,7 +104,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "vllm/v1/executor/multiproc_executor.py",
         ("queue", "lock"),
         say("the engine waits for its workers' answers"),
-        "vLLM 0.8 to 0.13, v1/executor/multiproc_executor.py (collective_rpc)",
+        "vLLM 0.11, v1/executor/multiproc_executor.py (collective_rpc)",
     ),
     Circumstance(
         "parallel-group",
@@ -112,7 +112,7 @@ CIRCUMSTANCES: tuple[Circumstance, ...] = (
         "vllm/distributed/parallel_state.py",
         ("collective", "gpu"),
         say("the worker waits in a collective of one of its parallel groups"),
-        "vLLM 0.6 to 0.13, distributed/parallel_state.py",
+        "vLLM 0.11, distributed/parallel_state.py",
     ),
 )
 
@@ -121,7 +121,7 @@ ROLES: tuple[RoleSign, ...] = (
         "vllm",
         "inference",
         "engine",
-        "vLLM 0.8 to 0.13, v1/engine/core.py (run_engine_core); title VLLM::EngineCore_DP1",
+        "vLLM 0.11, v1/engine/core.py (run_engine_core); title VLLM::EngineCore_DP1",
         functions=("EngineCoreProc.run_engine_core",),
         file=_CORE,
         weight=40,
@@ -138,7 +138,7 @@ ROLES: tuple[RoleSign, ...] = (
         "vllm",
         "inference",
         "worker",
-        "vLLM 0.8 to 0.13, v1/executor/multiproc_executor.py (worker_main); title VLLM::Worker_TP0",
+        "vLLM 0.11, v1/executor/multiproc_executor.py (worker_main); title VLLM::Worker_TP0",
         functions=("WorkerProc.worker_main", "WorkerProc.worker_busy_loop", "_run_worker_process"),
         weight=38,
     ),
@@ -154,7 +154,7 @@ ROLES: tuple[RoleSign, ...] = (
         "vllm",
         "inference",
         "coordinator",
-        "vLLM 0.9 to 0.13, v1/engine/coordinator.py (DPCoordinatorProc.run_coordinator)",
+        "vLLM 0.11, v1/engine/coordinator.py (DPCoordinatorProc.run_coordinator)",
         functions=("DPCoordinatorProc.run_coordinator", "CoordinatorProc.run_coordinator"),
         file="vllm/v1/engine/coordinator.py",
         weight=36,
@@ -163,7 +163,7 @@ ROLES: tuple[RoleSign, ...] = (
         "vllm",
         "inference",
         "coordinator",
-        "vLLM 0.9 to 0.13, v1/engine/coordinator.py: process name",
+        "vLLM 0.11, v1/engine/coordinator.py: process name",
         command=("VLLM::DPCoordinator", "VLLM::DP_Coordinator", "VLLM_DP_Coordinator"),
         weight=36,
     ),
@@ -188,7 +188,7 @@ ROLES: tuple[RoleSign, ...] = (
         "vllm",
         "inference",
         "front end",
-        "vLLM 0.8 to 0.13, v1/engine/core_client.py: its threads live in every front end",
+        "vLLM 0.11, v1/engine/core_client.py: its threads live in every front end",
         thread="MPClientEngineMonitor",
         weight=12,
     ),
@@ -196,7 +196,7 @@ ROLES: tuple[RoleSign, ...] = (
         "vllm",
         "inference",
         "front end",
-        "vLLM 0.8 to 0.13, v1/engine/core_client.py",
+        "vLLM 0.11, v1/engine/core_client.py",
         functions=("SyncMPClient.get_output", "LLMEngine.step"),
         weight=11,
     ),
