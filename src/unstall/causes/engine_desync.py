@@ -404,8 +404,8 @@ def _exonerated(job: Job, blocked: Blocked) -> Iterable[Exonerated]:
         yield Exonerated(
             "trainer-collectives",
             say(
-                "the trainer's own collectives: the group that waited belongs to the {label}; the "
-                "trainer only waited for its answer",
+                "the group that waited belongs to the {label}; the trainer only waited for its "
+                "answer",
                 label=blocked.program.label if blocked.program is not None else "server",
             ),
             (unused[0].place,) if unused else (blocked.stall.first.place,),
@@ -413,8 +413,7 @@ def _exonerated(job: Job, blocked: Blocked) -> Iterable[Exonerated]:
     yield Exonerated(
         "time-out-too-short",
         say(
-            "a time-out that is merely too short: the missing rank is idle, not late; a longer "
-            "one would only wait longer"
+            "the missing rank is idle, not late; a longer time-out would only wait longer"
         ),
         (blocked.stall.first.place,),
     )
@@ -424,8 +423,7 @@ def _exonerated(job: Job, blocked: Blocked) -> Iterable[Exonerated]:
         yield Exonerated(
             "python-exception",
             say(
-                "an exception in one front end: no traceback and no failed request stands in the "
-                "log"
+                "no front end shows a traceback or a failed request"
             ),
             (),
         )

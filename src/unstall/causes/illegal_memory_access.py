@@ -143,7 +143,7 @@ def examine(job: Job) -> Iterable[Finding]:
         Exonerated(
             "nccl",
             say(
-                "NCCL: the error belongs to the process's CUDA context; any kernel "
+                "the error belongs to the process's CUDA context; any kernel "
                 "launched before can have caused it"
             ),
             (first.place,),
@@ -152,7 +152,7 @@ def examine(job: Job) -> Iterable[Finding]:
     if not job.all(NcclError) and not job.blocked:
         exonerated.append(
             Exonerated(
-                "network-transport", say("network: no NCCL or socket error stands in the input"), ()
+                "network-transport", say("no NCCL or socket error stands in the input"), ()
             )
         )
     group = first.group

@@ -189,7 +189,7 @@ def no_network_trouble(job: Job) -> list[Exonerated]:
     return [
         Exonerated(
             "network-transport",
-            say("network: no socket, InfiniBand or remote error stands in the input"),
+            say("no socket, InfiniBand or remote error stands in the input"),
             (),
         )
     ]

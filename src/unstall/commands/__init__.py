@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from unstall import __version__
-from unstall.commands import check as _check
 from unstall.commands import diagnose as _diagnose
 from unstall.commands import explain as _explain
 from unstall.commands import trace as _trace
@@ -42,7 +41,6 @@ def _common(
 
 
 app.command("diagnose")(_diagnose.diagnose)
-app.command("check")(_check.check)
 app.command("trace")(_trace.trace)
 app.command("explain")(_explain.explain)
 

@@ -64,7 +64,7 @@ class Death(msgspec.Struct, frozen=True):
 
 def is_messenger(exception: PythonException) -> bool:
     """Whether an exception only passes on another process's failure."""
-    if exception.frames_from == "launcher":
+    if exception.frames_from in ("launcher", "ignored"):
         return True
     return bool(MESSENGERS.search(f"{exception.type}: {exception.message}"[:4000]))
 

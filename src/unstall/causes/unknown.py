@@ -1,0 +1,213 @@
+"""``unknown``: something failed, and the input does not decide what; says what would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unstall.causes.base import (
+    WEAK,
+    Cause,
+    collective_of,
+    evidence,
+    excerpt,
+    group_of,
+    origin_of,
+)
+from unstall.causes.reasons import absence, began, boilerplate, excerpts_of, waiting
+from unstall.job import Blocked, Job
+from unstall.model.facts import (
+    CollectiveTimeout,
+    CudaError,
+    Fact,
+    NcclError,
+    NcclWarning,
+    PeerLost,
+    ProcessEnd,
+    ProcessStack,
+    ProcessTakenDown,
+    PythonException,
+    Remark,
+    StoreFailure,
+    WatchdogError,
+    WatchdogStuck,
+)
+from unstall.model.findings import Finding, Fix
+from unstall.model.text import Text, say
+
+#: What shows that something failed, even if nothing says what.
+FAILURES: tuple[type[Fact], ...] = (
+    CollectiveTimeout,
+    WatchdogError,
+    WatchdogStuck,
+    CudaError,
+    NcclError,
+    PeerLost,
+    StoreFailure,
+    PythonException,
+    ProcessTakenDown,
+)
+
+
+def examine(job: Job) -> Iterable[Finding]:
+    """One claim wherever anything failed; it leads only where no cause explains enough."""
+    lead = job.lead
+    if lead is not None:
+        yield _stalled(job, lead)
+        return
+    fact = _first_failure(job)
+    if fact is not None:
+        yield Finding(
+            cause="unknown",
+            summary=say("Something failed; the input does not tell what it was."),
+            support=(
+                evidence(say("the first sign of it: {quote}", quote=fact.quote[:160]), WEAK, fact),
+            ),
+            fixes=(),
+            next_step=_next_step(fact),
+            origin=origin_of(job.owner(fact), ()),
+            started_at=job.chronology.with_year(fact.moment),
+            excerpts=(excerpt(fact, "messenger"),),
+        )
+
+
+def _first_failure(job: Job) -> Fact | None:
+    found: list[Fact] = []
+    for kind in FAILURES:
+        found.extend(job.all(kind)[:1])
+    found.extend(end for end in job.all(ProcessEnd) if end.exit_code not in (0, None))
+    found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
+    return min(found, key=lambda fact: fact.place) if found else None
+
+
+def _stalled(job: Job, blocked: Blocked) -> Finding:
+    stall = blocked.stall
+    waiters = tuple(sorted(rank for rank in stall.waiters if rank >= 0))
+    single = len(stall.waiters) == 1 and not blocked.absent
+    missing = blocked.absent
+    program = blocked.program
+    if missing and len(missing) <= 4:
+        summary = say(
+            "A collective timed out because a rank did not come; the input does not tell "
+            "what that rank was doing."
+        )
+    elif single:
+        summary = say(
+            "One rank's time-out is all there is; it does not tell which rank was missing, nor why."
+        )
+    else:
+        summary = say("A collective timed out; the input does not tell why.")
+    return Finding(
+        cause="unknown",
+        summary=summary,
+        support=(waiting(blocked), *absence(blocked)),
+        fixes=(
+            Fix(
+                say(
+                    "keep the Flight Recorder on in every rank (TORCH_FR_BUFFER_SIZE=2000, "
+                    "TORCH_NCCL_TRACE_BUFFER_SIZE before PyTorch 2.9, and "
+                    "TORCH_NCCL_DUMP_ON_TIMEOUT=1) so that the next time-out names the rank and "
+                    "the line"
+                )
+            ),
+        ),
+        next_step=_stall_step(job, blocked),
+        origin=origin_of(program, missing if len(missing) <= 2 else (), group=group_of(blocked)),
+        collective=collective_of(blocked),
+        waiting_ranks=waiters,
+        started_at=began(job, blocked),
+        exonerated=tuple(boilerplate(job)),
+        excerpts=tuple(excerpts_of(blocked)),
+    )
+
+
+def _stall_step(job: Job, blocked: Blocked) -> Text:
+    if blocked.absent and not job.all(ProcessStack):
+        return say(
+            "look at the missing rank: its log before {time}, and a stack while it hangs "
+            "(py-spy dump --pid PID)",
+            time=_time(job, blocked),
+        )
+    if len(blocked.stall.waiters) == 1:
+        return say(
+            "get the logs of all ranks of the group: who has no time-out at this sequence number is "
+            "the one that was missing; or the Flight Recorder dumps of all ranks "
+            "(unstall trace DUMPS)"
+        )
+    return say(
+        "get Flight Recorder dumps of all ranks (unstall trace DUMPS), or stacks of all ranks "
+        "while they hang (py-spy dump --pid PID)"
+    )
+
+
+def _time(job: Job, blocked: Blocked) -> str:
+    moment = began(job, blocked)
+    return moment.stamp.strftime("%H:%M:%S") if moment is not None else "?"
+
+
+def _next_step(fact: Fact) -> Text:
+    if isinstance(fact, ProcessEnd):
+        return _exit_step(fact)
+    if isinstance(fact, (NcclError, NcclWarning, PeerLost)):
+        return say(
+            "look for the rank that failed first: a closed connection or remote error is "
+            "what its peers see. NCCL_DEBUG=INFO shows NCCL's own last words on every rank"
+        )
+    if isinstance(fact, StoreFailure):
+        return say(
+            "see whether the host of the store (MASTER_ADDR, rank 0) was alive, and what its "
+            "log says at that time"
+        )
+    if isinstance(fact, WatchdogStuck):
+        return say(
+            "take native stacks of that rank (py-spy dump --native --pid PID): the watchdog "
+            "itself was stuck in a CUDA or NCCL call"
+        )
+    if isinstance(fact, Remark):
+        return say(
+            "take stacks of all processes of the job while it stands still "
+            "(py-spy dump --pid PID) and diagnose them together with the log"
+        )
+    return say("get the whole log of every rank, from the start of the run to its end")
+
+
+def _exit_step(end: ProcessEnd) -> Text:
+    if end.exit_code == -6:
+        return say(
+            "exit code -6 is SIGABRT: the process ended itself after a failed assertion, a "
+            "watchdog or an uncaught C++ exception; the reason stands above this line in "
+            "the same rank's output, which the input lacks"
+        )
+    if end.exit_code == -9:
+        return say(
+            "exit code -9 is SIGKILL from outside: see dmesg, the cgroup's memory.events and "
+            "the scheduler's log at that time"
+        )
+    if end.exit_code == -15:
+        return say(
+            "exit code -15 is SIGTERM: look for who sent it and for the process that failed before"
+        )
+    return say(
+        "get the output of the rank that ended first; the launcher's report does not hold "
+        "its reason"
+    )
+
+
+CAUSE = Cause(
+    id="unknown",
+    family="none",
+    title=say("the evidence does not decide"),
+    about=say(
+        "Something failed, and what the input holds fits several causes or none. The report then "
+        "says what is certain (who waited, where, since when) and the cheapest step that would "
+        "decide."
+    ),
+    shows=(
+        say("a lone watchdog line of one rank"),
+        say("a launcher's report without the output of the rank that failed"),
+        say("a log that is cut off before the failure"),
+    ),
+    decide=say("logs of all ranks, Flight Recorder dumps, or stacks while it hangs"),
+    remedies=(say("keep the Flight Recorder on, and the logs of all ranks"),),
+    look_alikes=(),
+    examine=examine,
+)
