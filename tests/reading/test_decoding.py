@@ -16,7 +16,9 @@ def test_utf8_and_one_broken_byte() -> None:
 
 
 def test_chinese_of_windows_and_old_servers() -> None:
-    assert decode("显存占用一直都不高，watchdog".encode("gb18030")) == "显存占用一直都不高，watchdog"
+    assert (
+        decode("显存占用一直都不高，watchdog".encode("gb18030")) == "显存占用一直都不高，watchdog"
+    )
 
 
 def test_other_bytes_stay_one_character_each() -> None:

@@ -45,7 +45,7 @@ _REPEATED = re.compile(r" ?\[repeated \d{1,9}x across (?:all nodes|cluster)\](?:
 _RANK = re.compile(r"\[rank(\d{1,6})\]: ?", _A)
 _TEE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,40})(\d{1,5})\]:", _A)
 _RANK_MARK = re.compile(r"\[(?:RANK |rank: ?)(\d{1,6})\] ", _A)
-_MPI = re.compile(r"\[\d{1,6},(\d{1,6})\]<(stdout|stderr|stddiag)>: ?", _A)
+_MPI = re.compile(r"\[\d{1,6},(\d{1,6})\]<(stdout|stderr|stddiag)>:", _A)
 _VIEWER = re.compile(r"\[\d{1,9}\](?: |$)", _A)
 _RECORD_NEXT = re.compile(r"\[rank\d|\[[VIWEF](?:\d{3,4} \d\d:| [\w.]+:\d)|\[default\d", _A)
 _POD = re.compile(r"\[pod/([^\]\s]{1,250})\] ?")
@@ -76,7 +76,7 @@ _COMPOSE_SURE = re.compile(r"[a-z0-9][\w.]{0,60}[-_]\d{1,4}", _A)
 _HOST = re.compile(r"([A-Za-z0-9][\w.-]{0,62}):(?: |$)", _A)
 _ACTIONS = re.compile(r"[^\t\n]{1,120}\t[^\t\n]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)")
 _GREP = re.compile(r"[\w./+-]{1,200}?\.(?:log|out|err|txt|\d{1,3})[:-](?:\d{1,9}[:-])?", _A)
-_QUOTE = re.compile(r"(?:> ?(?!>)){1,6}")
+_QUOTE = re.compile(r">(?: >){0,5}(?: |$)")
 
 _INNER_RANK = re.compile(r"(?:log_dist\] \[Rank |\[rank )(\d{1,6})\] ", _A)
 

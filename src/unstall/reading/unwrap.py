@@ -155,6 +155,8 @@ def _between(before: str, after: str) -> str:
     """What a break took away: a blank where words were kept whole, nothing where they were not."""
     if before[-1:].isspace() or after[:1].isspace():
         return ""
-    if before[-1:] in ",;:" or after[:1] in "(":
+    if before[-1:] in ",;:":
         return " "
+    if after[:1] == "(" and before[-1:].isalpha():
+        return ""  # WorkNCCL(…), Timeout(ms)
     return "" if width(before) in _COMMON else " "
