@@ -52,23 +52,11 @@ def _flat(sizes: Sizes, _version: str | None) -> Grids:
 
 
 def _hybrid(sizes: Sizes, _version: str | None) -> Grids:
-    shard = sizes.get("dp_shard", 1)
-    tp, cp, pp = sizes.get("tp", 1), sizes.get("cp", 1), sizes.get("pp", 1)
-    inner = shard * tp * cp * pp
-    world = sizes.get("world") or inner * sizes.get("dp_replicate", 1)
-    if inner < 1 or world % inner:
-        raise ValueError("the ranks do not divide")
-    return {
-        "main": Grid(
-            (
-                ("pp", pp),
-                ("dp_replicate", world // inner),
-                ("dp_shard", shard),
-                ("cp", cp),
-                ("tp", tp),
-            )
-        )
-    }
+    names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+    grid = Grid(tuple((name, sizes.get(name, 1)) for name in names))
+    if sizes.get("world", grid.world) != grid.world:
+        raise ValueError("the dimensions do not make up the ranks")
+    return {"main": grid}
 
 
 DDP = Framework(

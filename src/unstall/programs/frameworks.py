@@ -80,29 +80,35 @@ def frameworks_of(program: Program) -> tuple[Framework, ...]:
             return (BY_NAME[name],)
     if serving:
         return (VLLM, SGLANG)
-    flags = program.flags
     software = program.software
-    words = " ".join(program.command[:12])
-    if software.startswith("megatron") or "megatron" in words.split("/")[0]:
+    if software.startswith("megatron") or any(_megatron(word) for word in program.command[:6]):
         return (MEGATRON,)
-    if software in BY_NAME:
-        found = (BY_NAME[software],)
-        # verl's rollout engine lives in the actor's process up to 0.6; Megatron is an option.
-        return (*found, MEGATRON) if software == "verl" else found
-    if _deepspeed(program):
+    engine = (BY_NAME[program.engine],) if program.engine in ("vllm", "sglang") else ()
+    if software == "verl":
+        megatron = program.parallel.pipeline or "actor tensor" in program.parallel.extra
+        return (MEGATRON if megatron else VERL, *engine)
+    if software == "openrlhf":
+        return (OPENRLHF, *engine)
+    if software == "deepspeed" or _deepspeed(program):
         return (DEEPSPEED,)
-    if any("fsdp" in name for name in flags):
+    if any("fsdp" in name for name in program.flags):
         return (DDP, HYBRID)
     if software in ("ms-swift", "trl", "transformers", "accelerate", "llamafactory", "lightning"):
         return (DDP, DEEPSPEED)
     return (DDP, HYBRID, DEEPSPEED)
 
 
+def _megatron(word: str) -> bool:
+    base = word.rsplit("/", 1)[-1]
+    return base == "megatron" or "_megatron" in base or base in ("pretrain_gpt.py", "train_rl.py")
+
+
 def _deepspeed(program: Program) -> bool:
     names = ("deepspeed", "deepspeed_config", "use_deepspeed", "deepspeed_config_file")
     configured = program.flags.get("config_file")
     return (
-        any(name in program.flags for name in names)
+        any(word.rsplit("/", 1)[-1] == "deepspeed" for word in program.command[:3])
+        or any(name in program.flags for name in names)
         or "ACCELERATE_USE_DEEPSPEED" in program.environment
         or (configured is not None and "deepspeed" in configured.text.lower())
     )
@@ -118,7 +124,7 @@ _FIELDS: dict[str, dict[str, str]] = {
     },
     "sglang": {"tp": "tensor", "pp": "pipeline", "ep": "expert", "dcp": "decode_context"},
     "megatron": {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"},
-    "openrlhf": {"tp": "tensor", "sp": "context"},
+    "verl": {"infer_tp": "tensor"},
     "mesh": {"tp": "tensor", "pp": "pipeline", "cp": "context"},
 }
 """Which field of :class:`~unstall.model.plan.Parallel` gives a framework's size."""
@@ -136,6 +142,15 @@ _SWITCHES = {
 def known_sizes(framework: Framework, program: Program) -> dict[str, int]:
     """The sizes that the plan tells of a program, by the framework's short names."""
     sizes: dict[str, int] = {}
+    if program.software in ("verl", "openrlhf") and framework in (VLLM, SGLANG):
+        # The plan gives the engine's tensor size; each engine is a world of its own.
+        return {"tp": program.parallel.tensor, "pp": 1, "dp": 1} if program.parallel.tensor else {}
+    if program.software == "verl" and framework is MEGATRON:
+        actor = program.parallel.extra.get("actor tensor")
+        sizes = {"tp": actor} if actor else {}
+        if program.parallel.pipeline:
+            sizes["pp"] = program.parallel.pipeline
+        return {**sizes, "world": program.processes} if program.processes else sizes
     for short, field in _FIELDS.get(framework.name, {}).items():
         value = getattr(program.parallel, field)
         if isinstance(value, int) and value > 0:
@@ -143,15 +158,18 @@ def known_sizes(framework: Framework, program: Program) -> dict[str, int]:
     for name in _SWITCHES.get(framework.name, ()):
         if name in program.parallel.extra:
             sizes[name] = program.parallel.extra[name]
-    if framework is SGLANG and "enable_dp_attention" in program.flags and program.parallel.data:
-        sizes["attn_dp"] = program.parallel.data
+    if framework is SGLANG and program.parallel.data:
+        attention = program.parallel.extra.get("dp attention")
+        sizes["attn_dp"] = program.parallel.data if attention else 1
+    if framework is VERL and "ulysses" in program.parallel.extra:
+        sizes["sp"] = program.parallel.extra["ulysses"]
     if framework is VLLM and "enable_eplb" in program.flags:
         sizes["eplb"] = 1
     if framework is VLLM and program.parallel.expert_enabled:
         sizes["moe"] = 1
     if framework is MEGATRON and "disable_gloo_process_groups" in program.flags:
         sizes["no_gloo"] = 1
-    if program.processes and framework not in (VLLM, SGLANG):
+    if program.processes and framework not in (VLLM, SGLANG, OPENRLHF):
         sizes["world"] = program.processes
     return sizes
 
@@ -203,6 +221,11 @@ def _hypotheses(
         and not (planned and key in _OPTIONAL)
         and not (key == "dp" and ("world" in sizes or processes) and framework is not VLLM)
     ]
+    if framework in (VLLM, SGLANG) and {"tp", "pp"} <= sizes.keys():
+        # The sizes say all: replicas are worlds of their own, so processes may be more.
+        processes = None
+    if framework is OPENRLHF:
+        processes = None  # the plan counts the ranks of all actor groups and engines
     if processes and framework not in (VLLM, SGLANG):
         sizes.setdefault("world", processes)
     eras = (version,) if version else framework.eras

@@ -100,7 +100,7 @@ def _timeout_evidence(
                     program=program.label,
                     name=expected.name,
                 ),
-                None,
+                expected.place,
                 0.7,
                 expected.source,
             )
@@ -115,7 +115,7 @@ def _timeout_evidence(
                     name=expected.name,
                     seconds=_seconds(seen_ms),
                 ),
-                None,
+                expected.place,
                 3.0 if expected.given else 2.0,
                 expected.source,
             )

@@ -16,14 +16,13 @@ PyTorch's own rules, which hold for every framework:
   ``uid_``).
 * The members of a group are in ascending order, however the framework lists them.
 * A group made by ``split_group`` or with ``use_local_synchronization`` is named by a hash
-  (:func:`hashed_name`) and leaves the count alone.
+  (:mod:`unstall.programs.group_names`) and leaves the count alone.
 * 2.3 prints ``[PG <ID> Rank r]`` with the per-process number, 2.4 ``[PG <GUID> (desc) Rank r]``
   with the name, 2.5 and later both. A description that nobody gave is ``undefined`` and not shown.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -33,6 +32,7 @@ from math import prod
 import msgspec
 
 from unstall.model.text import Text, say
+from unstall.programs.group_names import hashed_name
 
 Sizes = Mapping[str, int]
 """Parallel sizes and switches by short name; ``world`` is the number of ranks. A name that is
@@ -118,6 +118,18 @@ class Grid:
 Grids = Mapping[str, Grid]
 
 
+def positive(sizes: Sizes, *names: str) -> tuple[int, ...]:
+    """The sizes of those names, 1 where one is absent.
+
+    Raises:
+        ValueError: one is below 1 or the product is beyond :data:`MAX_RANKS`.
+    """
+    values = tuple(sizes.get(name, 1) for name in names)
+    if min(values) < 1 or prod(values) > MAX_RANKS:
+        raise ValueError("impossible sizes")
+    return values
+
+
 class Ranks(msgspec.Struct, frozen=True):
     """The lists of ranks of a step.
 
@@ -188,7 +200,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         ranks: the lists of ranks, in the order in which their groups are made.
         parts: what is made for each list.
         since, until: versions that have the step, ``[since, until)``.
-        when: on which sizes and switches it depends; ``None`` is always.
+        when: on which sizes and switches it depends (the main grid's axes and ``world``
+            included); ``None`` is always.
         condition: ``when`` in words, for the documentation.
         naming: ``counted`` or ``hashed`` (``split_group``, local synchronization).
         over: the axes in words, for the documentation.
@@ -332,6 +345,12 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return [g for g in self.groups if g.name == name and g.backend == backend]
 
 
+def _told(grids: Grids, sizes: Sizes) -> Sizes:
+    """The sizes, with those that follow from others: the axes of the main grid, the world."""
+    main = grids["main"]
+    return {**main.size, **sizes, "world": main.world}
+
+
 DEFAULT_MEANING = say("default group: all ranks of the program")
 
 
@@ -388,7 +407,7 @@ def layout(framework: Framework, sizes: Sizes, version: str | None = None) -> La
         "default_pg",
         COUNTED,
     )
-    for step in framework.steps_of(version, sizes):
+    for step in framework.steps_of(version, _told(grids, sizes)):
         parts = [p for p in step.parts if within(version, p.since, None)]
         lists = step.ranks.lists(grids, sizes)
         # A split makes one part for all lists before the next part; new_group goes list by list.
@@ -449,7 +468,7 @@ def outline(framework: Framework, sizes: Sizes, version: str | None = None) -> t
     world = grids["main"].world
     rows = [Row("default", framework.default_backend, 0, 1, 1, world, 0)]
     count, number, uniform = 1, 1, True
-    for step in framework.steps_of(version, sizes):
+    for step in framework.steps_of(version, _told(grids, sizes)):
         parts = [p for p in step.parts if within(version, p.since, None)]
         length = step.ranks.length(grids, sizes)
         if length < 1 or world % length:
@@ -474,37 +493,3 @@ def outline(framework: Framework, sizes: Sizes, version: str | None = None) -> t
         if step.naming == COUNTED:
             count += lists * len(parts)
     return tuple(rows)
-
-
-# --- names by hash -----------------------------------------------------------------------------
-
-
-def hashed_name(ranks: tuple[int, ...], joined: int) -> str:
-    """The name of a group that is not counted (``_hash_ranks_to_str``).
-
-    Args:
-        ranks: its members, in order.
-        joined: how many groups the process was a member of before, of any back end.
-    """
-    text = "_".join([*(str(rank) for rank in ranks), str(joined)])
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
-@lru_cache(maxsize=64)
-def members_of_hash(guid: str, world: int) -> tuple[int, ...] | None:
-    """The members of a group named by a hash, ``None`` if they are not found.
-
-    Tries every evenly spaced list of up to ``world`` ranks (at most 64), made after at most 24
-    other groups.
-    """
-    if not re.fullmatch(r"[0-9a-f]{40}", guid):
-        return None
-    world = min(world, 64)
-    for size in range(1, world + 1):
-        widest = (world - 1) // (size - 1) if size > 1 else 1
-        for stride in range(1, widest + 1):
-            for first in range(world - stride * (size - 1)):
-                ranks = tuple(range(first, first + stride * size, stride))
-                if any(hashed_name(ranks, joined) == guid for joined in range(25)):
-                    return ranks
-    return None

@@ -35,12 +35,12 @@ from unstall.programs.group_evidence import (
     tag_text,
     traffic_evidence,
 )
+from unstall.programs.group_names import members_of_hash
 from unstall.programs.groups import (
     DEFAULT_MEANING,
     Framework,
     Group,
     Row,
-    members_of_hash,
     version_key,
     within,
 )
@@ -88,11 +88,15 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probabilities(matches: Sequence[Match]) -> tuple[float, ...]:
-    """How likely each match is, with room for "none of these" (odds of 1 before evidence)."""
-    top = max((match.fit for match in matches), default=0.0)
-    top = max(top, 0.0)
+    """How likely each match is, with room for "none of these".
+
+    Before any evidence that has the odds of a match; a seventh of them where there is a plan, since
+    few lines come from programs that a launch script does not name.
+    """
+    top = max(0.0, *(match.fit for match in matches)) if matches else 0.0
     odds = [exp(match.fit - top) for match in matches]
-    total = sum(odds) + exp(-top)
+    planned = any(match.program is not None for match in matches)
+    total = sum(odds) + exp(-top) * (0.15 if planned else 1.0)
     return tuple(value / total for value in odds)
 
 
@@ -287,7 +291,9 @@ def _match(
     _, best, group = max(scored, key=lambda row: row[0])
     share = sum(guess.prior for guess, _ in found) / total if total else 0.0
     exact = seen.tag.guid is not None and seen.tag.pg_id is not None
-    chance = 0.05 if exact else 0.2
+    # The lower the numbers, the more programs have such a group; all have a default group.
+    number = int(group.guid) if group.guid.isdecimal() else 99
+    chance = max(0.05 if exact else 0.2, 1 / (1 + number))
     weight = max(-1.0, min(3.0, log(max(share, 1e-3) / chance)))
     told = sizes_text(best)
     shown = version or say("(version unknown)")

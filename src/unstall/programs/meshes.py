@@ -60,7 +60,7 @@ def _made(axis: str, when: Callable[[Sizes], bool] | None, alone: bool) -> Calla
     def made(sizes: Sizes) -> bool:
         if when is not None and not when(sizes):
             return False
-        spans = sizes.get(axis, 1) == sizes.get("world", 0)
+        spans = sizes.get(axis, 1) == sizes["world"]
         return not (spans and (alone or not sizes.get("old_mesh")))
 
     return made

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from unstall.model.facts import Place
 from unstall.model.plan import Program
 from unstall.programs.groups import within
 
@@ -17,13 +18,15 @@ class GroupTimeout(msgspec.Struct, frozen=True):
         milliseconds: its value.
         name: what sets it: a flag, a variable, a package's default.
         given: the launch script says so itself, it is no default.
-        source: for defaults: where that can be checked.
+        source: where a default can be checked; the flag's name where it was given.
+        place: the line that gives it.
     """
 
     milliseconds: int
     name: str
     given: bool
     source: str
+    place: Place | None = None
 
 
 class _Default(msgspec.Struct, frozen=True):
@@ -140,9 +143,8 @@ def group_timeout(
             if timeout.reaches == "process groups" and not timeout.value.default:
                 if timeout.milliseconds is None:
                     return None
-                place = timeout.value.place
                 return GroupTimeout(
-                    timeout.milliseconds, timeout.name, True, str(place) if place else timeout.name
+                    timeout.milliseconds, timeout.name, True, timeout.name, timeout.value.place
                 )
     if framework not in ENGINES:
         for row in DEFAULTS:
@@ -151,4 +153,7 @@ def group_timeout(
                 known.get(row.package), row.since, row.until
             ):
                 return GroupTimeout(row.milliseconds, row.name, False, row.source)
+        for timeout in program.timeouts:
+            if timeout.reaches == "process groups" and timeout.milliseconds is not None:
+                return GroupTimeout(timeout.milliseconds, timeout.name, False, timeout.name)
     return torch_default(known.get("torch"))

@@ -15,7 +15,17 @@ groups of a client's ``mpu``.
 from __future__ import annotations
 
 from unstall.model.text import say
-from unstall.programs.groups import Framework, Grid, Grids, Part, Sizes, Step, chunks, everyone
+from unstall.programs.groups import (
+    Framework,
+    Grid,
+    Grids,
+    Part,
+    Sizes,
+    Step,
+    chunks,
+    everyone,
+    positive,
+)
 from unstall.programs.meshes import mesh_steps
 
 SOURCE = "deepspeed/utils/groups.py: _clone_world_group, _create_zero_param_parallel_group"
@@ -23,9 +33,9 @@ SOURCE = "deepspeed/utils/groups.py: _clone_world_group, _create_zero_param_para
 
 def grids(sizes: Sizes, _version: str | None) -> Grids:
     """Axes: data parallel, sequence parallel."""
-    sp = sizes.get("sp", 1)
-    world = sizes.get("world") or sizes.get("dp", 1) * sp
-    if sp < 1 or world % sp:
+    sp, dp = positive(sizes, "sp", "dp")
+    world = sizes.get("world") or dp * sp
+    if world % sp:
         raise ValueError("the ranks do not divide")
     return {"main": Grid((("data_parallel", world // sp), ("sequence_parallel", sp)))}
 

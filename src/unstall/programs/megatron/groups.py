@@ -29,6 +29,7 @@ from unstall.programs.groups import (
     Step,
     along,
     everyone,
+    positive,
     singles,
 )
 
@@ -37,11 +38,9 @@ SOURCE = "megatron/core/parallel_state.py: initialize_model_parallel"
 
 def grids(sizes: Sizes, _version: str | None) -> Grids:
     """Axes of the dense layers and of the experts; DP follows from the number of ranks."""
-    tp, cp, pp, ep = (sizes.get(name, 1) for name in ("tp", "cp", "pp", "ep"))
-    etp = sizes.get("etp") or tp
-    if min(tp, cp, pp, ep, etp) < 1:
-        raise ValueError("a parallel size is below 1")
-    world = sizes.get("world") or tp * cp * pp * sizes.get("dp", 1)
+    tp, cp, pp, dp = positive(sizes, "tp", "cp", "pp", "dp")
+    ep, etp = positive({"etp": tp, **sizes}, "ep", "etp")
+    world = sizes.get("world") or tp * cp * pp * dp
     if world % (tp * cp * pp) or world % (etp * ep * pp):
         raise ValueError("the ranks do not divide")
     dp, edp = world // (tp * cp * pp), world // (etp * ep * pp)

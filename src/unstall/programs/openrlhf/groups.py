@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from unstall.model.text import say
 from unstall.programs.default_group import DIMENSIONS
-from unstall.programs.groups import Framework, Grid, Grids, Part, Sizes, Step, along, everyone
+from unstall.programs.groups import Framework, Grid, Grids, Part, Sizes, Step, everyone, positive
 from unstall.programs.meshes import mesh_steps
 
 SOURCE = "openrlhf/utils/deepspeed/deepspeed.py: DeepspeedStrategy.setup_distributed"
@@ -23,27 +23,12 @@ SOURCE = "openrlhf/utils/deepspeed/deepspeed.py: DeepspeedStrategy.setup_distrib
 
 def grids(sizes: Sizes, _version: str | None) -> Grids:
     """Axes: data, sequence (ring attention), tensor parallel."""
-    sp, tp = sizes.get("sp", 1), sizes.get("tp", 1)
-    world = sizes.get("world") or sizes.get("dp", 1) * sp * tp
-    if min(sp, tp) < 1 or world % (sp * tp):
+    sp, tp, dp = positive(sizes, "sp", "tp", "dp")
+    world = sizes.get("world") or dp * sp * tp
+    if world % (sp * tp):
         raise ValueError("the ranks do not divide")
     return {"main": Grid((("dp", world // (sp * tp)), ("sp", sp), ("tp", tp)))}
 
-
-def _spans(sizes: Sizes) -> bool:
-    world = sizes.get("world") or sizes.get("dp", 1) * sizes.get("sp", 1) * sizes.get("tp", 1)
-    return sizes.get("sp", 1) * sizes.get("tp", 1) == 1 and world > 0 and not sizes.get("old_mesh")
-
-
-_DATA = Step(
-    name="dp",
-    meaning=DIMENSIONS["dp"],
-    ranks=along("dp"),
-    parts=(Part("nccl", "mesh_dp"),),
-    when=lambda sizes: not _spans(sizes),
-    condition="dp does not span all ranks",
-    over="dp",
-)
 
 OPENRLHF = Framework(
     name="openrlhf",
@@ -54,8 +39,7 @@ OPENRLHF = Framework(
     eras=("0.11.0",),
     grids=grids,
     steps=(
-        _DATA,
-        *mesh_steps(("sp", "tp"), DIMENSIONS),
+        *mesh_steps(("dp", "sp", "tp"), DIMENSIONS),
         Step(
             name="world_clone",
             meaning=say("DeepSpeed's copy of the default group: ZeRO's data-parallel group"),

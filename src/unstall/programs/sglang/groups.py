@@ -35,6 +35,7 @@ from unstall.programs.groups import (
     along,
     chunks,
     everyone,
+    positive,
     singles,
 )
 
@@ -51,10 +52,10 @@ def _moe_tp(sizes: Sizes) -> int:
 
 def grids(sizes: Sizes, _version: str | None) -> Grids:
     """Axes: PP, TP; and TP as attention (DP, CP, TP) and as experts (DP, EP, TP)."""
-    tp, pp = sizes.get("tp", 1), sizes.get("pp", 1)
-    adp, acp = sizes.get("attn_dp", 1), sizes.get("attn_cp", 1)
-    ep, mdp = sizes.get("ep", 1), sizes.get("moe_dp", 1)
-    if min(adp, acp, ep, mdp) < 1 or tp % (adp * acp) or tp % (ep * mdp):
+    tp, pp = positive(sizes, "tp", "pp")
+    adp, acp = positive(sizes, "attn_dp", "attn_cp")
+    ep, mdp = positive(sizes, "ep", "moe_dp")
+    if tp % (adp * acp) or tp % (ep * mdp):
         raise ValueError("the tensor-parallel ranks do not divide")
     if sizes.get("world") and sizes["world"] != tp * pp:
         raise ValueError("the world is not TP x PP")

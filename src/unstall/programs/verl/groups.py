@@ -16,20 +16,29 @@ Read in ``verl/workers/fsdp_workers.py`` of 0.3.0.post1, 0.5.0, 0.7.0 and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from unstall.programs.default_group import DIMENSIONS
-from unstall.programs.groups import Framework, Grid, Grids, Sizes, Step
-from unstall.programs.meshes import mesh_steps
+from unstall.programs.groups import (
+    Framework,
+    Grid,
+    Grids,
+    Part,
+    Sizes,
+    Step,
+    along,
+    positive,
+)
 
 SOURCE = "verl/workers/fsdp_workers.py: create_device_mesh, ActorRolloutRefWorker"
 
 
 def grids(sizes: Sizes, _version: str | None) -> Grids:
     """Three layouts of the same ranks: FSDP, Ulysses, rollout."""
-    fsdp, sp = sizes.get("fsdp", 0), sizes.get("sp", 1)
-    itp, ipp = sizes.get("infer_tp", 1), sizes.get("infer_pp", 1)
-    world = sizes.get("world", 1)
+    world, sp, itp, ipp = positive(sizes, "world", "sp", "infer_tp", "infer_pp")
+    fsdp = sizes.get("fsdp", 0)
     fsdp = world if fsdp < 1 or fsdp >= world else fsdp
-    if min(sp, itp, ipp) < 1 or world % fsdp or world % sp or world % (itp * ipp):
+    if world % fsdp or world % sp or world % (itp * ipp):
         raise ValueError("the ranks do not divide")
     return {
         "main": Grid((("ddp", world // fsdp), ("fsdp", fsdp))),
@@ -39,43 +48,44 @@ def grids(sizes: Sizes, _version: str | None) -> Grids:
 
 
 def _mesh(
-    names: tuple[str, ...], grid: str, *, since: str | None, until: str | None, condition: str
+    names: tuple[str, ...],
+    grid: str,
+    made: Callable[[Sizes], bool],
+    condition: str,
+    *,
+    since: str | None = None,
+    until: str | None = None,
 ) -> tuple[Step, ...]:
-    """A mesh whose grid is not the main one: whether a dimension spans all ranks is read there."""
-    steps = []
-    for step, name in zip(
-        mesh_steps(names, DIMENSIONS, grid=grid, backend="both"), names, strict=True
-    ):
-        steps.append(
-            Step(
-                name=step.name,
-                meaning=step.meaning,
-                ranks=step.ranks,
-                parts=step.parts,
-                since=since,
-                until=until,
-                when=_needed(names, grid, name),
-                condition=condition,
-                over=name,
-            )
+    """The steps of a mesh that is made where ``made`` says so."""
+    return tuple(
+        Step(
+            name=name,
+            meaning=DIMENSIONS[name],
+            ranks=along(name, grid=grid),
+            parts=(Part("both", f"mesh_{name}"),),
+            since=since,
+            until=until,
+            when=_needed(name, grid, made),
+            condition=condition,
+            over=name,
         )
-    return tuple(steps)
+        for name in names
+    )
 
 
-def _needed(names: tuple[str, ...], grid: str, name: str):  # type: ignore[no-untyped-def]
+def _needed(name: str, grid: str, made: Callable[[Sizes], bool]) -> Callable[[Sizes], bool]:
+    """Whether a dimension has groups of its own: not where it spans all ranks (torch 2.10 on)."""
+
     def needed(sizes: Sizes) -> bool:
         axes = grids(sizes, None)[grid]
-        if grid == "main" and axes.size["ddp"] == 1:
-            return False
-        if grid == "ulysses" and sizes.get("sp", 1) < 2:
-            return False
-        if grid == "rollout" and not sizes.get("rollout", 1):
-            return False
-        alone = len(names) == 1
         spans = axes.size[name] == axes.world
-        return not (spans and (alone or not sizes.get("old_mesh")))
+        return made(sizes) and not (spans and not sizes.get("old_mesh"))
 
     return needed
+
+
+def _rollout(sizes: Sizes) -> bool:
+    return bool(sizes.get("rollout", 1))
 
 
 VERL = Framework(
@@ -87,25 +97,16 @@ VERL = Framework(
     eras=("0.5.0", "0.7.0"),
     grids=grids,
     steps=(
-        *_mesh(
-            ("ddp", "fsdp"), "main", since=None, until=None, condition="fsdp_size below the world"
-        ),
+        *_mesh(("ddp", "fsdp"), "main", lambda s: s.get("ddp", 1) > 1, "fsdp_size below the world"),
         *_mesh(
             ("dp", "sp"),
             "ulysses",
-            since=None,
-            until=None,
-            condition="ulysses_sequence_parallel_size > 1",
+            lambda s: s.get("sp", 1) > 1,
+            "ulysses_sequence_parallel_size > 1",
         ),
+        *_mesh(("dp", "infer_tp"), "rollout", _rollout, "actor with rollout", until="0.6"),
         *_mesh(
-            ("dp", "infer_tp"), "rollout", since=None, until="0.6", condition="actor with rollout"
-        ),
-        *_mesh(
-            ("dp", "infer_tp", "infer_pp"),
-            "rollout",
-            since="0.6",
-            until=None,
-            condition="actor with rollout",
+            ("dp", "infer_tp", "infer_pp"), "rollout", _rollout, "actor with rollout", since="0.6"
         ),
     ),
     default_backend="both",

@@ -42,6 +42,7 @@ from unstall.programs.groups import (
     along,
     chunks,
     everyone,
+    positive,
     within,
 )
 from unstall.programs.vllm.stepping import traffic
@@ -51,7 +52,7 @@ SOURCE = "vllm/distributed/parallel_state.py: initialize_model_parallel, GroupCo
 
 def grids(sizes: Sizes, version: str | None) -> Grids:
     """Axes: external data parallel, DP, PP, PCP, TP, the last contiguous."""
-    tp, pp, pcp, dp = (sizes.get(name, 1) for name in ("tp", "pp", "pcp", "dp"))
+    tp, pp, pcp, dp = positive(sizes, "tp", "pp", "pcp", "dp")
     if within(version, "0.14", None) and not sizes.get("moe", 1):
         dp = 1
     engine = dp * pp * pcp * tp
@@ -76,8 +77,8 @@ def _steps(
     switch: str | None = None,
     default: int = 0,
     condition: str = "",
-) -> tuple[Step, Step]:
-    """The step as ``new_group`` makes it, and as ``split_group`` does."""
+) -> tuple[Step, ...]:
+    """The step as ``new_group`` makes it, and from 0.23 as ``split_group`` does."""
 
     def on(sizes: Sizes) -> bool:
         return switch is None or bool(sizes.get(switch, default))
@@ -98,7 +99,7 @@ def _steps(
         condition="; ".join(p for p in (condition, "VLLM_DISTRIBUTED_USE_SPLIT_GROUP=1") if p),
         naming=HASHED,
     )
-    return counted, split
+    return (counted, split) if within("0.23", None, until) else (counted,)
 
 
 _WORLD = _steps("world", say("all workers of the engines together"), everyone, "all ranks")

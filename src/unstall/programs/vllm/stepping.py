@@ -275,7 +275,10 @@ def wave_evidence(
 
     Args:
         seq: its ``SeqNum``.
-        version, max_num_seqs, enforce_eager, sizes: as :func:`startup`.
+        version: as the following, see :func:`startup`.
+        max_num_seqs: ``--max-num-seqs``.
+        enforce_eager: no graphs.
+        sizes: number of captured sizes, where it is known.
         interval: ``--dp-sync-interval`` where it was given.
 
     Returns:
