@@ -42,6 +42,7 @@ from unstall.model.facts import (
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix, Origin, ProcessGroup
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
+from unstall.programs.identify import probabilities
 from unstall.programs.remedies import remedies
 from unstall.programs.waves import wave_reading
 
@@ -51,6 +52,9 @@ SERVING = ("rollout", "inference", "reward")
 #: Reasons by which the group was recognised count together at most so much: they are one
 #: conclusion (whose group it is), not as many independent ones.
 GROUP_WEIGHT = STRONG
+
+#: Below this likelihood that the group is an engine's no claim is made from time-outs alone.
+LIKELY = 0.6
 
 
 def examine(job: Job) -> Iterable[Finding]:
@@ -70,7 +74,17 @@ def _in_engine(blocked: Blocked) -> bool:
         return False
     if blocked.stall.default_group:
         return False
-    return program is None or program.role in SERVING
+    return (program is None or program.role in SERVING) and _share(blocked) >= LIKELY
+
+
+def _share(blocked: Blocked) -> float:
+    """How likely the group is an inference engine's, over all readings of its tag."""
+    shares = probabilities(blocked.matches)
+    return sum(
+        share
+        for match, share in zip(blocked.matches, shares, strict=True)
+        if match.framework in ENGINES and match.group is not None
+    )
 
 
 # --- from time-outs --------------------------------------------------------------------------
@@ -108,6 +122,13 @@ def _stalled(job: Job, blocked: Blocked, seen: _Stacks) -> Finding:
         exonerated=tuple(_exonerated(job, blocked)),
         excerpts=tuple(excerpts_of(blocked)),
         timeline=tuple(_timeline(job, blocked)),
+        # no surer of the cause than of whose group it is; sizes that nobody told make less sure,
+        # unless the count of steps agrees with them
+        ceiling=round(
+            min(0.97, _share(blocked))
+            * (0.75 if best.guessed and not (wave and wave.first_of_wave) else 1.0),
+            2,
+        ),
     )
 
 
@@ -412,9 +433,7 @@ def _exonerated(job: Job, blocked: Blocked) -> Iterable[Exonerated]:
         )
     yield Exonerated(
         "time-out-too-short",
-        say(
-            "the missing rank is idle, not late; a longer time-out would only wait longer"
-        ),
+        say("the missing rank is idle, not late; a longer time-out would only wait longer"),
         (blocked.stall.first.place,),
     )
     yield from boilerplate(job)
@@ -422,9 +441,7 @@ def _exonerated(job: Job, blocked: Blocked) -> Iterable[Exonerated]:
     if not any(notice.kind == "request-failed" for notice in job.all(EngineNotice)):
         yield Exonerated(
             "python-exception",
-            say(
-                "no front end shows a traceback or a failed request"
-            ),
+            say("no front end shows a traceback or a failed request"),
             (),
         )
 

@@ -88,7 +88,7 @@ def diagnose(
     if as_json:
         from unstall.reports.json import to_json
 
-        _write(to_json(found, chosen).decode() + "\n", output)
+        _write(to_json(found, chosen).decode(), output)
     elif as_markdown:
         from unstall.reports.markdown import to_markdown
 
@@ -99,7 +99,7 @@ def diagnose(
         _write(to_html(found, chosen), output)
     else:
         _to_terminal(found, chosen, verbose, output)
-    if found.verdict == "benign" or not found.causes:
+    if found.verdict == "inconclusive" and not found.causes:
         raise typer.Exit(1)
 
 

@@ -29,6 +29,9 @@ from unstall.programs.identify import Match, identify
 
 F = TypeVar("F", bound=Fact)
 
+#: A group's fingerprint names a program by itself only from this fit on (a logarithm of odds).
+SURE_FIT = 3.0
+
 __all__ = ["Blocked", "Death", "Job", "Stall", "build"]
 
 
@@ -162,7 +165,29 @@ def build(facts: Sequence[Fact], plan: Plan) -> Job:
         by_type=dict(by_type),
     )
     job.blocked = tuple(_blocked(job))
+    _name_programs(job)
     return job
+
+
+def _name_programs(job: Job) -> None:
+    """Programs that only a group's fingerprint shows: neither script nor log names them."""
+    if job.programs:
+        return
+    named: list[Blocked] = []
+    programs: dict[str, Program] = {}
+    for blocked in job.blocked:
+        best = blocked.best
+        if best is not None and best.group is not None and best.fit >= SURE_FIT:
+            serves = best.framework in ("vllm", "sglang")
+            role, label = ("inference", "inference server") if serves else ("trainer", "trainer")
+            program = programs.setdefault(
+                label, Program(label=label, role=role, software=best.framework)
+            )
+            named.append(msgspec.structs.replace(blocked, program=program))
+        else:
+            named.append(blocked)
+    job.blocked = tuple(named)
+    job.programs = tuple(programs.values())
 
 
 def _blocked(job: Job) -> Iterable[Blocked]:
