@@ -124,6 +124,16 @@ class TestTwoPrograms:
         assert found.group.name == "default"
         assert by_program(matches)["learner"] > 0.9
 
+    def test_plain_deepspeed_may_leave_its_default_group_alone(self) -> None:
+        def against(software: str) -> float:
+            program = learner(4, software, deepspeed="ds.json")
+            tag = GroupTag(1, "1", None, 0)
+            (match,) = identify(tag, work(1 << 20), [program], {}, (), [unused_default()])
+            return sum(e.weight for e in match.against if "never used" in str(e.text))
+
+        assert against("deepspeed") == 1.5
+        assert against("trl") == 3.0
+
 
 class TestRanks:
     def test_a_rank_beyond_the_program_rules_it_out(self) -> None:

@@ -20,6 +20,12 @@ SWITCHES = frozenset(
 """Entries of the sizes that are no sizes."""
 
 
+ACCELERATED = frozenset(
+    {"ms-swift", "trl", "transformers", "accelerate", "llama-factory", "axolotl"}
+)
+"""Trainers whose ranks meet in the default group, since they are built on accelerate."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """What was observed."""
 
@@ -77,8 +83,13 @@ def common(
         )
     default = seen.default_enqueued()
     if default is not None:
-        enqueued, status = default
-        _default_evidence(enqueued, status, framework, support, against)
+        used, source = framework.default_used, framework.default_source
+        if used == "usually" and program is not None and program.software in ACCELERATED:
+            used, source = (
+                "always",
+                "accelerate/state.py: wait_for_everyone, a barrier",
+            )
+        _default_evidence(*default, framework.label, used, source, support, against)
     return support, against
 
 
@@ -125,50 +136,39 @@ def _timeout_evidence(
 def _default_evidence(
     enqueued: int,
     status: GroupStatus,
-    framework: Framework,
+    software: str,
+    used: str,
+    source: str,
     support: list[Evidence],
     against: list[Evidence],
 ) -> None:
-    if enqueued < 0 and framework.default_used == "never":
-        support.append(
-            Evidence(
-                say(
-                    "the default group was never used (last enqueued -1), as in every run of "
-                    "{software}",
-                    software=framework.label,
-                ),
-                status.place,
-                1.5,
-                framework.default_source,
-            )
+    if enqueued < 0 and used == "never":
+        text = say(
+            "the default group was never used (last enqueued -1), as in every run of {software}",
+            software=software,
         )
-    elif enqueued < 0 and framework.default_used == "always":
-        against.append(
-            Evidence(
-                say(
-                    "the default group was never used (last enqueued -1); {software} uses it from "
-                    "the start",
-                    software=framework.label,
-                ),
-                status.place,
-                3.0,
-                framework.default_source,
-            )
+        support.append(Evidence(text, status.place, 1.5, source))
+    elif enqueued < 0 and used in ("always", "usually"):
+        text = say(
+            "the default group was never used (last enqueued -1); {software} uses it from the "
+            "start",
+            software=software,
         )
-    elif enqueued > 0 and framework.default_used == "never":
-        against.append(
-            Evidence(
-                say(
-                    "the default group is in use (last enqueued {count}); {software} runs nothing "
-                    "there",
-                    count=enqueued,
-                    software=framework.label,
-                ),
-                status.place,
-                3.0,
-                framework.default_source,
+        weight = 3.0 if used == "always" else 1.5
+        if used == "usually":
+            text = say(
+                "the default group was never used (last enqueued -1); {software} uses it in most "
+                "configurations",
+                software=software,
             )
+        against.append(Evidence(text, status.place, weight, source))
+    elif enqueued > 0 and used == "never":
+        text = say(
+            "the default group is in use (last enqueued {count}); {software} runs nothing there",
+            count=enqueued,
+            software=software,
         )
+        against.append(Evidence(text, status.place, 3.0, source))
 
 
 def member_evidence(
@@ -287,10 +287,15 @@ def tag_text(tag: GroupTag) -> Text:
 
 def sizes_text(guess: Hypothesis) -> Text:
     """``DP 2, TP 1``: the sizes that matter, guessed ones included."""
+    first = ("dp", "tp", "pp")
+    told = sorted(
+        ((name, value) for name, value in guess.sizes.items() if name not in SWITCHES),
+        key=lambda size: first.index(size[0]) if size[0] in first else len(first),
+    )
     shown = [
         f"{name.upper().replace('_', ' ')} {value}"
-        for name, value in guess.sizes.items()
-        if name not in SWITCHES
+        for name, value in told
+        if value != 1 or name in ("dp", "tp")
     ]
     return verbatim(", ".join(shown) or f"WORLD {guess.world}")
 

@@ -34,7 +34,8 @@ It is made from the code (`python -m unstall.programs.group_tables`); correct th
   both. A description is shown where the program gave one; the default group's is `default_pg`.
 * `init_device_mesh` makes one `new_group` for each list of ranks of each dimension, in order,
   described as `mesh_<dimension>`. A dimension that spans all ranks reuses the default group
-  (before 2.10 only in a mesh of one dimension). Where the default group is bound to a device
+  (in older versions only in a mesh of one dimension; `unstall` draws the line at 2.10, which was
+  not checked). Where the default group is bound to a device
   (`init_process_group(device_id=...)`) it is split instead, and the names are hashes.
 
 ## How to read the tables

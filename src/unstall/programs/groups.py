@@ -255,7 +255,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
         grids: the axes for given sizes and version; raises :class:`ValueError` where they clash.
         steps: what is made, in order, after the default group.
         default_backend: back end of the default group.
-        default_used: ``always`` (from the start of a run), ``rarely`` or ``never``.
+        default_used: ``always`` (from the start of a run), ``usually``, ``rarely`` or ``never``.
         default_source: what ``default_used`` rests on.
         guesses: plausible values of a size that is unknown, by its short name.
         traffic: known operations for given sizes and version.

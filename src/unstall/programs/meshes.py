@@ -2,8 +2,9 @@
 
 Source: ``torch/distributed/device_mesh.py``, ``_init_process_groups``. A dimension that spans all
 ranks reuses the default group; others make one group for each list of ranks, described as
-``mesh_<dimension>`` (2.4 and later). Before 2.10 only a mesh of one dimension reused the default
-group; the switch ``old_mesh`` in the sizes asks for that.
+``mesh_<dimension>`` (2.4 and later). Older versions reuse the default group only for a mesh of
+one dimension (read in 2.13; the line drawn at 2.10 is an assumption); the switch ``old_mesh`` in
+the sizes asks for that.
 """
 
 from __future__ import annotations

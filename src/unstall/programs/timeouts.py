@@ -8,6 +8,7 @@ import msgspec
 
 from unstall.model.facts import Place
 from unstall.model.plan import Program
+from unstall.model.text import Text, say
 from unstall.programs.groups import within
 
 
@@ -23,7 +24,7 @@ class GroupTimeout(msgspec.Struct, frozen=True):
     """
 
     milliseconds: int
-    name: str
+    name: str | Text
     given: bool
     source: str
     place: Place | None = None
@@ -35,7 +36,7 @@ class _Default(msgspec.Struct, frozen=True):
     software: tuple[str, ...]
     package: str
     milliseconds: int
-    name: str
+    name: str | Text
     source: str
     since: str | None = None
     until: str | None = None
@@ -46,7 +47,7 @@ TORCH = (
         ("torch",),
         "torch",
         600_000,
-        "NCCL's default in PyTorch",
+        say("NCCL's default in PyTorch"),
         "torch 2.2, torch/distributed/constants.py: default_pg_nccl_timeout",
         since="2.2",
     ),
@@ -54,7 +55,7 @@ TORCH = (
         ("torch",),
         "torch",
         1_800_000,
-        "PyTorch's default",
+        say("PyTorch's default"),
         "torch 2.1, torch/distributed/constants.py: default_pg_timeout",
         until="2.2",
     ),
@@ -90,7 +91,7 @@ DEFAULTS = (
         "OpenRLHF 0.9.0, openrlhf/utils/deepspeed/deepspeed.py: 60 minutes",
     ),
     _Default(
-        ("transformers", "trl", "llamafactory", "llama-factory", "axolotl"),
+        ("transformers", "trl", "llama-factory", "axolotl"),
         "transformers",
         1_800_000,
         "ddp_timeout",

@@ -48,8 +48,8 @@ OPENRLHF = Framework(
             over="all ranks",
         ),
     ),
-    default_used="always",
-    default_source="deepspeed/runtime/zero/partition_parameters.py: Init gathers parameters in the "
-    "default group",
+    default_used="usually",
+    default_source="deepspeed/runtime/zero/stage3.py: barriers of the default group at start-up; "
+    "partition_parameters.py: Init gathers parameters there",
     guesses={"world": (2, 4, 8), "sp": (1, 2, 4), "tp": (1, 2)},
 )
