@@ -13,7 +13,6 @@ from unstall.programs.vllm.stepping import (
     residue,
     startup,
     traffic,
-    wave_evidence,
     wave_interval,
     wave_position,
 )
@@ -133,19 +132,3 @@ class TestWaves:
         assert told.residue == 14
         assert told.agreeing == (206,)
         assert told.chance == 1 / 32
-
-    def test_evidence_of_a_new_wave(self) -> None:
-        (said,) = wave_evidence(3407, "0.11.0")
-        assert "3407 = 206 + 32 x 100 + 1" in str(said.text)
-        assert 2.5 < said.weight < 3.0  # one of 16: two counts were tried
-        assert said.source is not None
-        assert "0.11.0" in said.source
-
-    def test_no_evidence_within_a_wave_or_for_other_versions(self) -> None:
-        assert wave_evidence(3420, "0.11.0") == []
-        assert wave_evidence(3407, "0.16.0") == []
-        assert wave_evidence(3407, None) == []
-
-    def test_other_settings_other_counts(self) -> None:
-        (said,) = wave_evidence(62 + 32 * 5 + 1, "0.11.0", 64)
-        assert "223 = 62 + 32 x 5 + 1" in str(said.text)

@@ -32,11 +32,8 @@ through a stateless gloo group: every 24 steps to 0.9.1, every 32 from 0.9.2, fr
 
 from __future__ import annotations
 
-from math import log
-
 import msgspec
 
-from unstall.model.findings import Evidence
 from unstall.model.text import Text, say
 from unstall.programs.groups import Sizes, Traffic, within
 
@@ -260,57 +257,3 @@ def residue(seq: int, counts: tuple[int, ...] = (), interval: int = 32) -> Resid
         1 / interval,
         tuple(count for count in counts if count % interval == wanted and count < seq),
     )
-
-
-def wave_evidence(
-    seq: int,
-    version: str | None,
-    max_num_seqs: int = 256,
-    *,
-    enforce_eager: bool = False,
-    sizes: int | None = None,
-    interval: int | None = None,
-) -> list[Evidence]:
-    """What the number of a data-parallel step's all-reduce says, as evidence.
-
-    Args:
-        seq: its ``SeqNum``.
-        version: as the following, see :func:`startup`.
-        max_num_seqs: ``--max-num-seqs``.
-        enforce_eager: no graphs.
-        sizes: number of captured sizes, where it is known.
-        interval: ``--dp-sync-interval`` where it was given.
-
-    Returns:
-        One piece of evidence where a possible count of start-up makes ``seq`` the first step of a
-        wave: the ranks that wait began a wave that the others had not joined. Nothing otherwise,
-        and nothing for versions whose start-up is not described (see :func:`residue`).
-    """
-    every = wave_interval(version, interval)
-    known = startup(version, max_num_seqs, enforce_eager=enforce_eager, sizes=sizes)
-    if known is None:
-        return []
-    source = f"vLLM {version}, {ENGINE}._has_global_unfinished_reqs; {known.source}"
-    for count in known.counts:
-        place = wave_position(seq, count, every)
-        if place is not None and place.first_of_wave:
-            # One of `every` residues for each count that was tried.
-            weight = log(every / len(known.counts))
-            return [
-                Evidence(
-                    say(
-                        "{seq} = {startup} + {every} x {intervals} + 1: after {startup} operations "
-                        "of start-up and whole blocks of {every} steps this is the first step of a "
-                        "new wave (by chance one of {chance})",
-                        seq=seq,
-                        startup=count,
-                        every=every,
-                        intervals=place.intervals,
-                        chance=every // len(known.counts),
-                    ),
-                    None,
-                    weight,
-                    source,
-                )
-            ]
-    return []
