@@ -9,15 +9,20 @@ from unstall.causes.base import FAIR, STRONG, WEAK, evidence, excerpt, ranks_tex
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     CollectiveTimeout,
+    EngineLoad,
     Fact,
     GroupStatus,
     Moment,
     NcclError,
+    NcclInit,
     NcclWarning,
     PeerLost,
+    Phase,
     ProcessEnd,
+    TrainingStep,
 )
 from unstall.model.findings import Evidence, Excerpt, Exonerated
+from unstall.model.plan import Judgement
 from unstall.model.text import Text, say
 
 F = TypeVar("F", bound=Fact)
@@ -125,13 +130,18 @@ def began_evidence(job: Job, blocked: Blocked) -> list[Evidence]:
         evidence(
             say(
                 "the wait began at {time}, {seconds} s before the watchdog spoke",
-                time=moment.iso(),
+                time=clock(moment),
                 seconds=round(first.ran_ms / 1000),
             ),
             0.0,
             first,
         )
     ]
+
+
+def clock(moment: Moment) -> str:
+    """A time as a user reads it: the date where it is known, to the second."""
+    return moment.stamp.strftime("%Y-%m-%d %H:%M:%S" if moment.year_known else "%m-%d %H:%M:%S")
 
 
 def excerpts_of(blocked: Blocked) -> list[Excerpt]:
@@ -151,9 +161,11 @@ def last_before(job: Job, kind: type[F], blocked: Blocked) -> list[F]:
     return sorted(before, key=lambda fact: fact.place, reverse=True)
 
 
-def died_before(job: Job, blocked: Blocked) -> list[Evidence]:
+def died_before(job: Job, blocked: Blocked | None) -> list[Evidence]:
     """Deaths of ranks before the time-outs: they explain a wait better than lateness does."""
     found: list[Evidence] = []
+    if blocked is None:
+        return found
     for death in job.deaths_before(blocked):
         if death.rank is not None and death.rank in blocked.stall.waiters:
             continue
@@ -180,6 +192,14 @@ def network_trouble(job: Job) -> list[Fact]:
     found.extend(e for e in job.all(NcclError) if e.result == "ncclRemoteError")
     found.extend(job.all(PeerLost))
     return found
+
+
+def network_before(job: Job, first: Fact) -> list[Evidence]:
+    """That the network complained before a wait was told of."""
+    for trouble in network_trouble(job)[:1]:
+        if job.chronology.before(trouble, first) is not False:
+            return [evidence(say("the network complained before the time-outs"), FAIR, trouble)]
+    return []
 
 
 def no_network_trouble(job: Job) -> list[Exonerated]:
@@ -219,3 +239,105 @@ def first_quotes(facts: Iterable[Fact], count: int) -> Sequence[Fact]:
 
 def _number(value: int | None) -> str:
     return "?" if value is None else str(value)
+
+
+#: Phases that a job reaches only once its processes have found each other.
+_WORKING = ("train", "end", "evaluate", "save", "generate")
+
+
+def went_on(job: Job, fact: Fact) -> Fact | None:
+    """What shows that the work went on after a complaint: a retry that succeeded, a mere notice."""
+    owner = job.owner(fact)
+    later: list[Fact] = [
+        *job.all(TrainingStep),
+        *(phase for phase in job.all(Phase) if phase.kind in _WORKING),
+        *(load for load in job.all(EngineLoad) if (load.throughput or 0) > 0),
+        *(init for init in job.all(NcclInit) if init.stage == "complete"),
+    ]
+    for other in later:
+        if job.chronology.before(fact, other) is not True:
+            continue
+        if owner is None or job.owner(other) in (None, owner):
+            return other
+    return None
+
+
+def worked_before(job: Job, fact: Fact) -> Fact | None:
+    """What shows that training or serving was under way before a fact: the latest sign of it."""
+    earlier: list[Fact] = [
+        *job.all(TrainingStep),
+        *(load for load in job.all(EngineLoad) if (load.throughput or 0) > 0),
+    ]
+    known = [one for one in earlier if job.chronology.before(one, fact) is True]
+    return max(known, key=lambda one: one.place) if known else None
+
+
+def first_death_before(job: Job, fact: Fact, *kinds: str) -> Fact | None:
+    """A process's own failure that came before a fact (which is then perhaps its echo)."""
+    for death in job.deaths:
+        if death.fact is fact or isinstance(death.fact, ProcessEnd):
+            continue
+        if kinds and death.kind not in kinds:
+            continue
+        if job.chronology.before(death.fact, fact) is True:
+            return death.fact
+    return None
+
+
+def judged(job: Job, cause: str, *verdicts: str) -> list[Judgement]:
+    """The launch plan's judgements of these kinds that concern a cause."""
+    return [
+        one
+        for one in job.plan.judgements
+        if cause in one.concerns and one.judgement in (verdicts or ("conflict",))
+    ]
+
+
+def from_settings(judgements: Iterable[Judgement], weight: float) -> list[Evidence]:
+    """What the launch script shows; the first counts, the others are named."""
+    found: list[Evidence] = []
+    for one in judgements:
+        found.append(
+            evidence(
+                say("in the launch script, {setting}: {why}", setting=one.name, why=one.why),
+                0.0 if found else weight,
+                one.places[0] if one.places else None,
+                source=None if one.places else "launch script",
+            )
+        )
+    return found
+
+
+def hosts_of(job: Job) -> tuple[str, ...]:
+    """Hosts that said anything, in order of their first line."""
+    return tuple(dict.fromkeys(f.speaker.host for f in job.facts if f.speaker.host))
+
+
+def several_nodes(job: Job) -> bool:
+    """Whether the job is known to run on more than one machine."""
+    if any((program.nodes or 1) > 1 for program in job.programs):
+        return True
+    return len(hosts_of(job)) > 1
+
+
+def rank_by_process(job: Job) -> dict[tuple[str | None, int], int]:
+    """(host, process id) to rank, where a communicator's lines tell: NCCL prints no ranks else.
+
+    Only communicators of the job's full size are taken: a smaller one counts its own ranks.
+    """
+    inits = [i for i in job.all(NcclInit) if i.size is not None and i.speaker.pid is not None]
+    size = max((i.size or 0 for i in inits), default=0)
+    found: dict[tuple[str | None, int], int] = {}
+    for init in inits:
+        if init.size == size and init.rank is not None and init.speaker.pid is not None:
+            found.setdefault((init.speaker.host, init.speaker.pid), init.rank)
+    return found
+
+
+def rank_behind(job: Job, fact: Fact) -> int | None:
+    """The rank that said a line: by its prefix, or by its process's communicator."""
+    if fact.speaker.rank is not None:
+        return fact.speaker.rank
+    if fact.speaker.pid is None:
+        return None
+    return rank_by_process(job).get((fact.speaker.host, fact.speaker.pid))
