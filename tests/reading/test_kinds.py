@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from unstall.reading.kinds import config_kind, named_like_dump, recognise
 
 LOG = b"[rank0]:[E1206 21:12:01.852621435 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog\n"
+NOISE = random.Random(5).randbytes(4000)  # noqa: S311 - any bytes will do
 DUMP = {"version": "2.10", "pg_config": {"0": {"ranks": "[0, 1]"}}, "entries": []}
 
 
@@ -40,7 +41,7 @@ DUMP = {"version": "2.10", "pg_config": {"0": {"ranks": "[0, 1]"}}, "entries": [
         ("nccl_trace_rank_12", b"", "recorder"),
         ("model.log", b"", "binary"),
         ("a.png", b"\x89PNG\r\n\x1a\n", "binary"),
-        ("noise", random.Random(5).randbytes(4000), "binary"),
+        ("noise", NOISE, "binary"),
         ("nul.log", LOG + b"\0" * 300 + LOG, "text"),
         ("only-nul.log", b"\0" * 300, "binary"),
         ("utf16.log", "rank 0 失败".encode("utf-16"), "text"),

@@ -1,4 +1,4 @@
-"""From bytes to logical lines: numbers, returns, very long lines, cut lines, one after the other."""
+"""From bytes to logical lines: numbers, returns, very long lines, cut lines."""
 
 from __future__ import annotations
 

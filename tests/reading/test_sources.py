@@ -21,10 +21,15 @@ from unstall.model.facts import Unreadable
 from unstall.reading.sources import Source, open_sources
 from unstall.reading.streams import Limits
 
-# Hexadecimal digits of random bytes pack to about half, and every part of them is different.
-TEXT = b"first line\n" + random.Random(7).randbytes(150_000).hex().encode() + b"\nlast line\n"
 
-LONG = TEXT + random.Random(8).randbytes(1_000_000).hex().encode()  # more than one bzip2 block
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)  # noqa: S311 - any bytes will do
+
+
+# Hexadecimal digits of random bytes pack to about half, and every part of them is different.
+TEXT = b"first line\n" + noise(150_000).hex().encode() + b"\nlast line\n"
+
+LONG = TEXT + noise(1_000_000).hex().encode()  # more than one bzip2 block
 
 
 def opened(
@@ -209,7 +214,7 @@ def test_a_folder_is_searched_sorted_once_and_without_loops(here: Path) -> None:
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text("x\n")
     (here / "d/sub/again").symlink_to(here / "d")
-    (here / "d/model.safetensors").write_bytes(random.Random(1).randbytes(4000))
+    (here / "d/model.safetensors").write_bytes(noise(4000))
     contents, troubles = opened("d", "d/a.log")
     assert list(contents) == ["d/a.log", "d/b.log", "d/sub/c.log"]
     assert "1 binary files" in troubles["d"].reason
@@ -226,7 +231,7 @@ def test_patterns_that_the_shell_left(here: Path) -> None:
 def test_what_cannot_be_read_is_told_with_a_way_out(here: Path) -> None:
     (here / "train.log").write_text("x\n")
     (here / "empty.log").write_text("")
-    (here / "noise").write_bytes(random.Random(3).randbytes(5000))
+    (here / "noise").write_bytes(noise(5000))
     (here / "nothing").mkdir()
     (here / "gone").symlink_to("nowhere")
     os.mkfifo(here / "pipe")

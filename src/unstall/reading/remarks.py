@@ -134,4 +134,6 @@ class Tongue:
         """``zh`` or ``en``."""
         # A Chinese word is about 1.7 characters; names and options are English in either language.
         chinese = self._chinese / 1.7
-        return "zh" if self._chinese >= 8 and chinese >= 0.4 * self._english else "en"
+        # Much of what looks like English prose is a program's, so a Chinese page has a lower bar.
+        share = 0.4 if self._chinese < 40 else 0.15
+        return "zh" if self._chinese >= 8 and chinese >= share * self._english else "en"

@@ -21,13 +21,13 @@ _PROGRAMS = r"""
     | python[\d.]{0,5}(?:\ +-[A-Zc-lno-z]+)*\ +(?:-m\ *[\w.]{2,200}|[\w./$\{}~-]{1,300}\.py)
     )(?=[\s;&|]|$)
 """
-# A substitution holds at most one more level of parentheses here: one way to read it, so that a
-# line that fits nothing fails fast.
+# A value is quoted parts, substitutions and plain characters, each told by how it begins, so that
+# a line has one reading and one that fits nothing fails fast. Python's "lr=1e-5, wd=0.1" is none.
 _INNER = r"[^()\n]{0,200}"
 _ASSIGN = (
     r"""[A-Za-z_]\w{0,80}=(?!=)(?:"[^"\n]{0,500}"|'[^'\n]{0,500}'"""
     rf"|\$\({_INNER}(?:\({_INNER}\){_INNER}){{0,6}}\)"
-    r"""|[^\s"'=,;(){}]{0,500})"""
+    r"""|\$\{[^{}\n]{0,200}\}|\$(?![({])|,(?=[^\s,])|[^\s"'$,;(){}]){0,500}"""
 )
 _WRAPPED = r"(?:numactl|taskset|nsys\ +profile|timeout|stdbuf|py-spy\ +record)"
 _LEAD = (

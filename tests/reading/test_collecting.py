@@ -1,0 +1,60 @@
+"""Facts of all sources: order, copies, bounds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from unstall.model.facts import Fact, Moment, Phase, Place, Progress, Remark
+from unstall.reading import collecting
+from unstall.reading.collecting import Collector
+
+TEN = Moment(datetime(2026, 11, 30, 10))
+
+
+def phase(line: int, kind: str = "save", moment: Moment | None = None, source: str = "a") -> Phase:
+    return Phase(place=Place(source, line), quote="q", kind=kind, moment=moment)
+
+
+def test_order_is_by_source_then_line() -> None:
+    collector = Collector()
+    collector.add([phase(5), phase(2, "load-data")])
+    collector.add([Remark(place=Place("a", 3), quote="", topic="gpu-idle", values={"a": "b"})])
+    assert collector.close("a") == []
+    collector.add([phase(1, source="b")])
+    collector.close("b")
+    assert [str(fact.place) for fact in collector.all()] == ["a:2", "a:3", "a:5", "b:1"]
+
+
+def test_the_same_words_at_the_same_moment_are_one_fact() -> None:
+    collector = Collector()
+    collector.add([phase(1, "save"), phase(9, "load-data", TEN), phase(4, "save", TEN)])
+    collector.add([phase(9, "load-data", TEN)])
+    collector.close("a")
+    collector.add([phase(7, "save", TEN, "copy"), phase(8, "end", TEN, "copy")])
+    collector.close("copy")
+    assert [(fact.place.line, fact.copies) for fact in collector.all()] == [
+        (1, 1), (4, 2), (9, 2), (8, 1),
+    ]  # fmt: skip
+
+
+def test_facts_without_a_moment_are_never_copies() -> None:
+    collector = Collector()
+    collector.add([phase(1), phase(1)])
+    collector.close("a")
+    assert len(collector.all()) == 2
+
+
+def test_endless_facts_keep_their_beginning_and_end() -> None:
+    many = collecting.EARLY + collecting.LATE + 7
+    facts: list[Fact] = [
+        Progress(place=Place("a", n), quote="", done=n) for n in range(1, many + 1)
+    ]
+    collector = Collector()
+    collector.add(facts)
+    collector.add([phase(3)])
+    (note,) = collector.close("a")
+    assert "7 facts of the kind Progress" in note.reason
+    kept = [fact.place.line for fact in collector.all() if isinstance(fact, Progress)]
+    assert kept == [*range(1, collecting.EARLY + 1), *range(many - collecting.LATE + 1, many + 1)]
+    collector.add(facts[:3])
+    assert collector.close("b") == []
