@@ -13,6 +13,7 @@ from unstall.model.facts import (
     Fact,
     GroupCreated,
     Identity,
+    Mention,
     ProcessEnd,
     ProcessStack,
     PythonException,
@@ -64,7 +65,21 @@ def implied_programs(facts: Sequence[Fact], plan: Plan) -> tuple[Program, ...]:
                 processes=_processes(_parallel(settings[software])),
             )
         )
-    return tuple(programs)
+    return tuple(programs) or _mentioned(facts, versions)
+
+
+def _mentioned(facts: Sequence[Fact], versions: Mapping[str, str]) -> tuple[Program, ...]:
+    """The one program that only links to its tracker name.
+
+    A link says where a report was posted, not who said its lines: it counts only where neither a
+    script nor any line names a program, and where all links that tell a role tell the same one.
+    """
+    told = {(f.software, f.role) for f in facts if isinstance(f, Mention) and f.role is not None}
+    if len(told) != 1:
+        return ()
+    software, role = told.pop()
+    label = LABELS.get(role or "", role or "")
+    return (Program(label=label, role=role or "", software=software, versions=dict(versions)),)
 
 
 def _is(program: Program, software: str, role: str) -> bool:

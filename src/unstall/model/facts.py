@@ -380,11 +380,14 @@ class DriverEvent(Fact, frozen=True, kw_only=True):
         code: Xid number.
         kind: ``xid``, ``sxid``, ``driver``.
         pci: PCI bus id.
+        what: of a complaint without a number: ``lost``, ``reset-needed``, ``no-handle``,
+            ``init-failed``, ``version-mismatch``, ``nvml``.
     """
 
     kind: str
     code: int | None = None
     pci: str | None = None
+    what: str | None = None
 
 
 # --- NCCL ----------------------------------------------------------------------------------------

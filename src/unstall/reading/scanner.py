@@ -101,14 +101,17 @@ class Scanner:
             yield from self._logical(number, text)
 
     def _logical(self, number: int, text: str) -> Iterator[Line]:
-        text = markup(text[:LONGEST])
+        written = text[:LONGEST]
+        text = markup(written)
+        # Addresses are taken out of the text; they stay in the line as written.
+        raw = written if "](http" in written else text
         stripped = self._prefixes.strip(text)
         if stripped.partial or self._cut:
             joined = self._join(number, stripped)
             if joined is None:
                 return
             number, stripped = joined
-        yield from self._spoken(number, stripped, text)
+        yield from self._spoken(number, stripped, raw)
 
     def _join(self, number: int, stripped: Stripped) -> tuple[int, Stripped] | None:
         """Parts of one line that a container runtime cut (CRI's ``P``, Docker's 16 KiB)."""

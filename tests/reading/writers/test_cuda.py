@@ -172,3 +172,15 @@ def test_memory_refused_in_advance(read: Read) -> None:
 def test_source_code_is_no_error(read: Read) -> None:
     """A pasted line that would print an error."""
     assert read(CudaReader, 'raise RuntimeError(f"CUDA error: {err}")') == []
+
+
+def test_an_error_of_counting_the_devices(read: Read) -> None:
+    """``torch/csrc/cuda/Module.cpp`` and ``CUDAFunctions.cpp`` put the number before the text."""
+    (fact,) = read(
+        CudaReader,
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+        "before calling NumCudaDevices() that might have already set an error? Error 802: system "
+        "not yet initialized\n",
+    )
+    assert isinstance(fact, CudaError)
+    assert (fact.name, fact.text) == ("NotReady802", "system not yet initialized")

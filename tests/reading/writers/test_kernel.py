@@ -84,3 +84,19 @@ def test_a_segfault(read):
         KernelLog, "[9.9] python[123]: segfault at 0 ip 00007f sp 00007f error 4 in libc.so.6\n"
     )
     assert (fact.what, fact.speaker.pid, fact.speaker.name) == ("Segmentation fault", 123, "python")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("nvidia-smi: Unable to determine the device handle for GPU0000:65:00.0: GPU is lost."
+         " Reboot the system to recover this GPU", "lost"),
+        ("[5.1] NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x24:0xffff:1436)", "init-failed"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "version-mismatch"),
+        ("Failed to initialize NVML: Unknown Error", "nvml"),
+    ],
+)  # fmt: skip
+def test_complaints_of_the_driver_are_told_apart(read, line, what):
+    """A lost device is hardware; a mismatch of versions is not."""
+    (fact,) = read(KernelLog, line + "\n")
+    assert (fact.kind, fact.code, fact.what) == ("driver", None, what)

@@ -1,7 +1,11 @@
 """A report's links name its project, once for each source."""
 
+import io
+
 from unstall.model.facts import Mention, Place
 from unstall.reading.line import Line
+from unstall.reading.scanner import scan
+from unstall.reading.sources import Source
 from unstall.reading.writers.mentions import MentionReader
 
 
@@ -29,3 +33,13 @@ def test_one_fact_for_each_software() -> None:
 def test_other_addresses_say_nothing() -> None:
     """A link to an unknown project is no mention."""
     assert list(MentionReader().feed(_line("https://github.com/someone/something"))) == []
+
+
+def test_a_link_that_the_scanner_takes_out_of_the_text_still_names_its_tracker() -> None:
+    """The scanner's own lines: the address stands in the line as written, not in its text."""
+    written = " frame [#2](https://github.com/vllm-project/vllm/pull/2) : c10d::watchdog() + 0x7"
+    (line,) = scan(Source("issue.txt", io.BytesIO(written.encode())))
+    assert "github.com" not in line.text
+    (fact,) = MentionReader().feed(line)
+    assert isinstance(fact, Mention)
+    assert (fact.software, fact.role, fact.place.line) == ("vllm", "inference", 1)

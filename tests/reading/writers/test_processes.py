@@ -110,6 +110,8 @@ def test_sentences_with_the_same_words_are_no_notice(read):
             "semaphore",
             6,
         ),
+        ("退出时资源跟踪器提示有 3 个泄漏的信号量", "semaphore", 3),
+        ("日志最后说有1个泄露的共享内存对象", "shared_memory", 1),
     ],
 )
 def test_leaks(read, line, what, count):

@@ -14,6 +14,7 @@ from unstall.reading.writers.http import HttpExchanges
 from unstall.reading.writers.identity import Identities, LoggerNames, MegatronArguments
 from unstall.reading.writers.kernel import KernelLog
 from unstall.reading.writers.limits import HostMemoryFigures, Limits
+from unstall.reading.writers.mentions import MentionReader
 from unstall.reading.writers.nccl import NcclReader
 from unstall.reading.writers.nccl2 import Nccl2Reader
 from unstall.reading.writers.nccl_errors import NcclErrorReader
@@ -68,4 +69,5 @@ READERS: tuple[type[Reader], ...] = (
     Identities,
     LoggerNames,
     MegatronArguments,
+    MentionReader,
 )

@@ -67,7 +67,8 @@ _SYMBOLS = {
 _ERROR = re.compile(
     r"(?:CUDA|HIP) (?:runtime |driver )?error(?: \d{1,4})?: {0,2}(\S.{0,500})"
     r"|Cuda failure (?:\d{1,4} )?'([^']{1,200})'"
-    r"|C(?:UDA|uda) error (?:in )?[^\s']{1,300}:\d{1,7} '([^']{1,200})'",
+    r"|C(?:UDA|uda) error (?:in )?[^\s']{1,300}:\d{1,7} '([^']{1,200})'"
+    r"|from cudaGetDeviceCount\(\).{0,200}?Error \d{1,4}: (\S.{0,200})",
     re.ASCII,
 )
 _RUNTIME_API = re.compile(
@@ -108,6 +109,7 @@ class CudaReader:
         "Cuda failure",
         "Cuda error",
         "cudaError",
+        "from cudaGetDeviceCount()",
         *OUT_OF_MEMORY,
         "Assertion ",
         "CUDA kernel errors might",
@@ -153,7 +155,7 @@ class CudaReader:
         found = _ERROR.search(text)
         symbol = None
         if found is not None:
-            words = found[1] or found[2] or found[3]
+            words = found[1] or found[2] or found[3] or found[4]
         elif (found := _RUNTIME_API.search(text)) is not None:
             symbol, words = found[1].removeprefix("cudaError"), found[2]
         else:

@@ -36,8 +36,19 @@ def _fallen(line: Line, found: re.Match[str]) -> Fact | None:
     return DriverEvent(**common(line), kind="xid", code=79, pci=found[1])
 
 
+_COMPLAINTS = (
+    ("GPU is lost", "lost"),
+    ("GPU requires reset", "reset-needed"),
+    ("Unable to determine the device handle", "no-handle"),
+    ("RmInitAdapter failed", "init-failed"),
+    ("version mismatch", "version-mismatch"),
+)
+"""What a complaint means; an NVML that fails for another reason is ``nvml``."""
+
+
 def _driver(line: Line, _: re.Match[str]) -> Fact | None:
-    return DriverEvent(**common(line), kind="driver")
+    what = next((what for words, what in _COMPLAINTS if words in line.text), "nvml")
+    return DriverEvent(**common(line), kind="driver", what=what)
 
 
 def _killed(line: Line, found: re.Match[str]) -> Fact | None:

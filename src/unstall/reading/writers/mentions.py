@@ -16,7 +16,8 @@ from unstall.reading.line import Line
 class MentionReader:
     """One :class:`~unstall.model.facts.Mention` for each software that a source links to."""
 
-    marks = ("github.com/",)
+    # The scanner takes links out of a line; those of a pasted C++ stack stand behind "frame #".
+    marks: tuple[str, ...] = ("github.com/", "frame #")
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -28,6 +29,8 @@ class MentionReader:
 
     def feed(self, line: Line) -> Iterable[Fact]:
         """The mention on this line, if it is the first of its software."""
+        if "github.com/" not in line.raw and "github.com/" not in line.text:
+            return
         sign = by_mention(line.raw) or by_mention(line.text[:2000])
         if sign is None or sign.software in self._seen:
             return

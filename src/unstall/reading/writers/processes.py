@@ -96,6 +96,11 @@ def _tracker(line: Line, found: re.Match[str]) -> Fact | None:
     return ResourceLeak(**common(line), what=what, count=int(found[1]))
 
 
+def _tracker_zh(line: Line, found: re.Match[str]) -> Fact | None:
+    what = "semaphore" if found[2] == "信号量" else "shared_memory"
+    return ResourceLeak(**common(line), what=what, count=int(found[1]))
+
+
 def _killing(line: Line, found: re.Match[str]) -> Fact | None:
     return SignalSent(**common(line), signal="SIGTERM", target_pid=int(found[1]))
 
@@ -169,6 +174,11 @@ class ProcessEnds(Sentences):
                 re.ASCII,
             ),
             _tracker,
+        ),
+        Pattern(
+            "泄漏|泄露",  # as people translate it in their reports
+            re.compile(r"(\d{1,9}) ?个(?:被)?泄[漏露]的?(共享内存|信号量)", re.ASCII),
+            _tracker_zh,
         ),
         Pattern(
             "Killing subprocess ",
