@@ -17,7 +17,7 @@ def read_plan(
     configs: Sequence[ConfigText] = (),
     versions: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The launch plan of scripts that belong together; see :func:`unstall.launch.plan.read_plan`."""
+    """The launch plan of scripts; see :func:`unstall.launch.plan.read_plan`."""
     from unstall.launch.plan import read_plan as read
 
     return read(scripts, configs, versions)

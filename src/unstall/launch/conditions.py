@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unstall.launch import arithmetic, patterns, words
+from unstall.launch.brackets import closing
 from unstall.launch.strings import Pieces, Unknown, known, token
 
 _LONGEST = 2000
@@ -56,7 +57,7 @@ def _split(text: str) -> list[str]:
             at = end + 1
             continue
         if letter == "$" and text[at + 1 : at + 2] in ("(", "{"):
-            end = words._closing(text, at + 1)
+            end = closing(text, at + 1)
             current += text[at : end + 1]
             at = end + 1
             continue

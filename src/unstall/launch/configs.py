@@ -21,6 +21,7 @@ class Keys:
         values: dotted key to value.
         kind: ``accelerate``, ``deepspeed``, ``kubernetes``, ``compose`` or ``trainer``.
         documents: what the parser made of it, one for each YAML document.
+        lines: its lines.
     """
 
     def __init__(self, config: ConfigText) -> None:
@@ -32,13 +33,15 @@ class Keys:
         text = config.text[:LARGEST]
         stripped = text.lstrip()
         try:
-            if stripped.startswith("{"):
+            if config.kind in ("python", "code", "toml", "ini", "hostfile"):
+                self.documents = []
+            elif stripped.startswith("{"):
                 self.documents = [json.loads(text)]
             else:
                 self.documents = _yaml(text)
         except (ValueError, RecursionError) as error:
             self.error = str(error).split("\n")[0][:200]
-        lines = text.split("\n")[:20000]
+        lines = self.lines = text.split("\n")[:20000]
         for document in self.documents[:50]:
             self._flatten(document, "", lines, 0)
         self.kind = self._kind()
@@ -77,7 +80,9 @@ class Keys:
             return "kubernetes"
         if "services" in tops and any(k.startswith("services.") for k in keys):
             return "compose"
-        if "compute_environment" in tops or ("distributed_type" in tops and "num_processes" in tops):
+        if "compute_environment" in tops or (
+            "distributed_type" in tops and "num_processes" in tops
+        ):
             return "accelerate"
         if "zero_optimization" in tops or "train_micro_batch_size_per_gpu" in tops:
             return "deepspeed"

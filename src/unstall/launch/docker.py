@@ -1,8 +1,8 @@
 """What ``docker run`` and its like give to the program inside.
 
-Source: Docker 27 ``docker run`` reference: /dev/shm has 64 MB unless ``--shm-size`` or ``--ipc=host``
-is given; the shell's variables do not enter, only ``-e`` and ``--env-file``; ``--gpus`` chooses devices.
-Singularity/Apptainer shares /dev/shm and the environment with the host by default.
+Source: Docker 27 ``docker run`` reference: /dev/shm has 64 MB unless ``--shm-size`` or
+``--ipc=host`` is given; the shell's variables do not enter, only ``-e`` and ``--env-file``;
+``--gpus`` chooses devices. Singularity shares /dev/shm and the environment with the host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unstall.model.plan import Value
 
 if TYPE_CHECKING:
-    from unstall.launch.evaluate import Outer
+    from unstall.launch.calls import Outer
     from unstall.programs.base import Launch
 
 
@@ -51,10 +51,10 @@ def apply(launch: Launch, outer: Outer) -> None:
             launch.not_exported[name] = launch.environment.pop(name)
     launch.environment.update(environment)
     visible = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("NVIDIA_VISIBLE_DEVICES")
-    if "gpus" not in found or visible is None:
-        if visible is None and not found.get("gpus", "").count("device="):
-            launch.devices = None
-            launch.visible = launch.visible if "gpus" in found and launch.visible else None
+    chosen = "device=" in found.get("gpus", "")
+    if visible is None and not chosen:
+        launch.devices = None
+        launch.visible = launch.visible if found.get("gpus", "").strip("'\"").isdigit() else None
     if visible is not None:
         from unstall.programs.base import ordinals
 
@@ -62,6 +62,19 @@ def apply(launch: Launch, outer: Outer) -> None:
         launch.visible = len(launch.devices) if launch.devices is not None else None
         launch.device_place = outer.place
     launch.container = found
+
+
+def apply_manifest(launch: Launch, outer: Outer) -> None:
+    """A container of a manifest; its variables are in the environment already."""
+    found: dict[str, str] = {"engine": outer.name, "verb": "run"}
+    for flag, value in outer.options:
+        if flag == "--gpus":
+            apply_gpus(launch, value, outer)
+        elif flag.startswith("--"):
+            found[flag[2:]] = value
+    launch.container = found
+    if outer.name == "kubernetes":
+        launch.host = f"pod {outer.operands[0]}" if outer.operands else "pod"
 
 
 def apply_gpus(launch: Launch, value: str, outer: Outer) -> None:

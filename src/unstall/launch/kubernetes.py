@@ -1,28 +1,305 @@
-"""Kubernetes, PyTorchJob and compose files to scripts."""
+"""Kubernetes manifests, Kubeflow's PyTorchJob and compose files: their containers as scripts.
+
+Sources: Kubernetes 1.31 API reference (containers, ``env``, ``emptyDir`` with medium Memory; a
+pod's
+/dev/shm has 64 MB unless such a volume is mounted there), Kubeflow training operator 1.8
+``pkg/controller.v1/pytorch/envvar.go`` and ``elastic.go`` (MASTER_PORT 23456, RANK is the pod's
+number, WORLD_SIZE the number of processes, ``PET_`` variables for torchrun), compose specification
+(``command``, ``environment``, ``shm_size``, ``ipc``, ``network_mode``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from unstall.launch.calls import Call, Outer, Variable
 from unstall.launch.configs import Keys
-from unstall.launch.evaluate import Call
+from unstall.launch.strings import Unknown
 from unstall.launch.texts import Script
+from unstall.model.facts import Place
+
+MOST_CONTAINERS = 64
+DEEPEST = 16
+_SHM = "/dev/shm"  # noqa: S108 - a path in the user's manifest
 
 
 class Contained(msgspec.Struct):
-    """A container's command as a script, with what surrounds it."""
+    """A container's command as a script, with what surrounds it.
 
-    text: Script
-    environment: dict[str, str] = {}
+    Attributes:
+        script: the command.
+        environment: what the manifest gives it.
+        outer: the container, as a wrapper of every call.
+        replicas: on how many pods it runs.
+    """
+
+    script: Script
+    environment: dict[str, Variable]
+    outer: Outer
 
     def dress(self, call: Call) -> Call:
-        """A call with the container around it."""
-        return call
+        """A call with the container around it; it runs beside whatever else the file starts."""
+        return msgspec.structs.replace(call, outer=(self.outer, *call.outer))
 
 
 def scripts(keys: Sequence[Keys]) -> list[Contained]:
-    """The commands of all containers."""
-    del keys
+    """The commands of all containers of all files."""
+    found: list[Contained] = []
+    for file in keys:
+        if file.kind == "kubernetes":
+            for document in file.documents:
+                found.extend(_manifest(file, document))
+        elif file.kind == "compose":
+            for document in file.documents:
+                found.extend(_compose(file, document))
+    return found[:MOST_CONTAINERS]
+
+
+def _manifest(file: Keys, document: object) -> Iterator[Contained]:
+    if not isinstance(document, dict):
+        return
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    replicas = spec.get("pytorchReplicaSpecs")
+    if isinstance(replicas, dict):
+        nodes = sum(_whole(r.get("replicas"), 1) for r in replicas.values() if isinstance(r, dict))
+        each = spec.get("nprocPerNode")
+        seen: list[object] = []
+        for name, replica in replicas.items():
+            if not isinstance(replica, dict):
+                continue
+            for pod in _pods(replica, 0):
+                command = [(c.get("command"), c.get("args")) for c in _containers(pod)]
+                if command in seen:
+                    continue  # the workers run what the master runs
+                seen.append(command)
+                yield from _pod(file, pod, str(name), _kubeflow(file, nodes, each))
+        return
+    for pod in _pods(document, 0):
+        yield from _pod(file, pod, str(document.get("kind", "")), {})
+
+
+def _kubeflow(file: Keys, nodes: int, each: object) -> dict[str, Variable]:
+    """Variables that Kubeflow's operator sets in each pod."""
+    place = file.place
+    master = Unknown("$MASTER_ADDR", "env:MASTER_ADDR", "environment")
+    rank = Unknown("$RANK", "env:RANK", "environment")
+    found = {
+        "MASTER_ADDR": Variable((master,), False, True, place),
+        "MASTER_PORT": Variable(("23456",), False, True, place),
+        "RANK": Variable((rank,), False, True, place),
+        "PET_NNODES": Variable((str(nodes),), False, True, place),
+        "PET_NODE_RANK": Variable((rank,), False, True, place),
+        "PET_MASTER_ADDR": Variable((master,), False, True, place),
+        "PET_MASTER_PORT": Variable(("23456",), False, True, place),
+    }
+    if isinstance(each, int | str) and str(each):
+        found["PET_NPROC_PER_NODE"] = Variable((str(each),), False, True, place)
+    world = nodes * (_whole(each, 1) if str(each).isdigit() else 1)
+    found["WORLD_SIZE"] = Variable((str(world),), False, True, place)
+    return found
+
+
+def _pods(node: object, depth: int) -> Iterator[dict[str, object]]:
+    """Every mapping with a list of containers."""
+    if depth > DEEPEST:
+        return
+    if isinstance(node, dict):
+        if isinstance(node.get("containers"), list):
+            yield node
+            return
+        for inner in node.values():
+            yield from _pods(inner, depth + 1)
+    elif isinstance(node, list):
+        for inner in node[:MOST_CONTAINERS]:
+            yield from _pods(inner, depth + 1)
+
+
+def _containers(pod: dict[str, object]) -> list[dict[str, object]]:
+    listed = pod.get("containers")
+    if not isinstance(listed, list):
+        return []
+    return [c for c in listed[:MOST_CONTAINERS] if isinstance(c, dict)]
+
+
+def _pod(
+    file: Keys, pod: dict[str, object], kind: str, given: dict[str, Variable]
+) -> Iterator[Contained]:
+    memory: dict[str, str] = {}
+    volumes = pod.get("volumes")
+    for volume in volumes[:MOST_CONTAINERS] if isinstance(volumes, list) else []:
+        empty = volume.get("emptyDir") if isinstance(volume, dict) else None
+        if isinstance(empty, dict) and empty.get("medium") == "Memory":
+            memory[str(volume.get("name"))] = str(empty.get("sizeLimit", ""))
+    for container in _containers(pod):
+        options: list[tuple[str, str]] = [("", kind.lower() or "pod")]
+        mounts = container.get("volumeMounts")
+        for mount in mounts[:MOST_CONTAINERS] if isinstance(mounts, list) else []:
+            if isinstance(mount, dict) and mount.get("mountPath") == _SHM:
+                size = memory.get(str(mount.get("name")), "")
+                options.append(("--shm-size", size) if size else ("--ipc", "mounted"))
+        if pod.get("hostIPC"):
+            options.append(("--ipc", "host"))
+        if pod.get("hostNetwork"):
+            options.append(("--network", "host"))
+        gpus = _limit(container)
+        if gpus is not None:
+            options.append(("--gpus", str(gpus)))
+        environment = dict(given)
+        listed = container.get("env")
+        for entry in listed[:500] if isinstance(listed, list) else []:
+            if isinstance(entry, dict) and "name" in entry:
+                environment[str(entry["name"])] = _entry(
+                    file, str(entry["name"]), entry.get("value")
+                )
+        yield from _contained(
+            file,
+            container.get("command"),
+            container.get("args"),
+            environment,
+            Outer("kubernetes", tuple(options), (str(container.get("name", "")),), file.place),
+        )
+
+
+def _limit(container: dict[str, object]) -> int | None:
+    resources = container.get("resources")
+    for part in ("limits", "requests"):
+        values = resources.get(part) if isinstance(resources, dict) else None
+        if isinstance(values, dict):
+            for name, amount in values.items():
+                if str(name).endswith(("/gpu", "/npu")) or "/mig-" in str(name):
+                    return _whole(amount, 0) or None
+    return None
+
+
+def _entry(file: Keys, name: str, value: object) -> Variable:
+    place = _line_of(file, name)
+    if value is None:
+        return Variable((Unknown(f"${name}", f"env:{name}", "environment"),), False, True, place)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return Variable((text,), False, True, place)
+
+
+def _contained(
+    file: Keys,
+    command: object,
+    arguments: object,
+    environment: dict[str, Variable],
+    outer: Outer,
+) -> Iterator[Contained]:
+    words = [*_listed(command), *_listed(arguments)]
+    if not words:
+        return
+    shells = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
+    at = next((n for n, w in enumerate(words[:5]) if w.startswith("-") and w.endswith("c")), None)
+    if words[0] in shells and at is not None and len(words) > at + 1:
+        text = "\n".join(words[at + 1 : at + 2])
+    else:
+        text = " ".join(shlex.quote(w) if not w.startswith("$(") else w for w in words)
+    # Kubernetes' own $(NAME) is a variable, not a command
+    for name in environment:
+        text = text.replace(f"$({name})", f"${{{name}}}")
+    yield Contained(Script(_start(file, text), text), environment, outer)
+
+
+def _listed(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [str(v) for v in value[:2000]]
     return []
+
+
+def _start(file: Keys, text: str) -> Place:
+    first = next((line.strip() for line in text.split("\n") if line.strip()), "")
+    leading = len(text) - len(text.lstrip("\n"))
+    head = first.split()[0] if first else ""
+    for at, line in enumerate(file.lines):
+        if first and first in line:
+            return Place(file.place.source, file.place.line + max(at - leading, 0))
+    for at, line in enumerate(file.lines):
+        if head and head in line and not line.lstrip().startswith(("image:", "name:", "#")):
+            return Place(file.place.source, file.place.line + at)
+    return file.place
+
+
+def _line_of(file: Keys, name: str) -> Place:
+    for at, line in enumerate(file.lines):
+        text = line.strip().lstrip("- ").strip("\"'")
+        if text.startswith((f"name: {name}", f"{name}:", f"{name}=")) or text == f"name: {name}":
+            return Place(file.place.source, file.place.line + at)
+    return file.place
+
+
+def _compose(file: Keys, document: object) -> Iterator[Contained]:
+    services = document.get("services") if isinstance(document, dict) else None
+    for name, service in services.items() if isinstance(services, dict) else ():
+        if not isinstance(service, dict):
+            continue
+        options: list[tuple[str, str]] = [("", "compose")]
+        for key, flag in (
+            ("shm_size", "--shm-size"),
+            ("ipc", "--ipc"),
+            ("network_mode", "--network"),
+        ):
+            if key in service:
+                options.append((flag, str(service[key])))
+        environment: dict[str, Variable] = {}
+        given = service.get("environment")
+        if isinstance(given, dict):
+            for key, value in given.items():
+                environment[str(key)] = _entry(file, str(key), value)
+        elif isinstance(given, list):
+            for item in given[:500]:
+                key, equals, value = str(item).partition("=")
+                environment[key] = _entry(file, key, value if equals else None)
+        entry = service.get("entrypoint")
+        command = service.get("command")
+        words = [*_text_words(entry), *_text_words(command)]
+        gpus = _compose_gpus(service)
+        if gpus is not None:
+            options.append(("--gpus", gpus))
+        if not words or words[0].startswith("-"):
+            words = [*_image_entry(str(service.get("image", ""))), *words]
+        outer = Outer("compose", tuple(options), (str(name),), _line_of(file, str(name)))
+        yield from _contained(file, words, None, environment, outer)
+
+
+def _text_words(value: object) -> list[str]:
+    """A command in compose is a list, or a text that is split like a shell's."""
+    if isinstance(value, str):
+        try:
+            return shlex.split(value)
+        except ValueError:
+            return value.split()
+    return _listed(value)
+
+
+def _image_entry(image: str) -> list[str]:
+    """The entry point of an image that everybody uses with flags alone."""
+    name = image.rsplit("/", 1)[-1].split(":")[0]
+    if name == "vllm-openai":
+        return ["vllm", "serve"]
+    return []
+
+
+def _compose_gpus(service: dict[str, object]) -> str | None:
+    node: object = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        node = node.get(key) if isinstance(node, dict) else None
+    for device in node[:16] if isinstance(node, list) else []:
+        if isinstance(device, dict):
+            if isinstance(device.get("device_ids"), list):
+                return "device=" + ",".join(map(str, device["device_ids"][:64]))
+            if "count" in device:
+                return str(device["count"])
+    gpus = service.get("gpus")
+    return str(gpus) if isinstance(gpus, str | int) else None
+
+
+def _whole(value: object, otherwise: int) -> int:
+    text = str(value)
+    return int(text) if text.isdigit() and len(text) < 7 else otherwise

@@ -2,7 +2,8 @@
 
 Three damages are common in issue trackers: a trailing backslash is lost, so that a command falls
 apart into lines that begin with ``--flag``; a comment loses its sign, so that prose stands between
-the commands; Windows line ends. Each is repaired line by line (line numbers stay what they were) and
+the commands; Windows line ends. Each is repaired line by line (line numbers stay what they were)
+and
 reported, since the literal reading of a script without its backslashes is a different one.
 """
 
@@ -10,14 +11,207 @@ from __future__ import annotations
 
 import msgspec
 
-from unstall.launch.words import _closing
+from unstall.launch.brackets import closing
 
 MOST_LINES = 20000
 _KEYWORDS = frozenset(
-    ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select", "in", "time", "{", "}", "(", ")", "[", "[[", "((", "!", "export", "local", "declare", "readonly", "typeset", "unset", "set", "source", ".", "eval", "exec", "exit", "return", "break", "continue", "cd", "echo", "printf", "wait", "sleep", "trap", "read", "shift", "ulimit", "test", "true", "false", "kill", "alias", "let", "mapfile", "shopt", "pushd", "popd", "umask"]
+    [
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "function",
+        "select",
+        "in",
+        "time",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "[[",
+        "((",
+        "!",
+        "export",
+        "local",
+        "declare",
+        "readonly",
+        "typeset",
+        "unset",
+        "set",
+        "source",
+        ".",
+        "eval",
+        "exec",
+        "exit",
+        "return",
+        "break",
+        "continue",
+        "cd",
+        "echo",
+        "printf",
+        "wait",
+        "sleep",
+        "trap",
+        "read",
+        "shift",
+        "ulimit",
+        "test",
+        "true",
+        "false",
+        "kill",
+        "alias",
+        "let",
+        "mapfile",
+        "shopt",
+        "pushd",
+        "popd",
+        "umask",
+    ]
 )
 _COMMON = frozenset(
-    ["python", "python3", "torchrun", "accelerate", "deepspeed", "swift", "megatron", "vllm", "trl", "sglang", "ray", "srun", "sbatch", "salloc", "mpirun", "mpiexec", "bash", "sh", "zsh", "ssh", "scp", "rsync", "docker", "docker-compose", "podman", "kubectl", "conda", "mamba", "pip", "pip3", "uv", "poetry", "nohup", "env", "sudo", "nice", "timeout", "numactl", "taskset", "tmux", "screen", "mkdir", "rm", "cp", "mv", "ln", "ls", "cat", "head", "tail", "grep", "sed", "awk", "cut", "tr", "sort", "uniq", "tee", "find", "xargs", "wc", "seq", "basename", "dirname", "date", "hostname", "nvidia-smi", "nproc", "git", "wget", "curl", "tar", "unzip", "chmod", "chown", "module", "ml", "singularity", "apptainer", "enroot", "make", "apt", "apt-get", "yum", "llamafactory-cli", "axolotl", "huggingface-cli", "hf", "modelscope", "wandb", "jq", "yq", "pkill", "pgrep", "killall", "lsof", "ss", "netstat", "ip", "ifconfig", "scontrol", "squeue", "sacct", "scancel", "node", "npm", "java", "perl", "horovodrun", "composer", "lightning", "fabric", "openrlhf", "verl", "colossalai", "oxenl", "stdbuf", "setsid", "time", "which", "ps", "free", "df", "du", "touch", "sync", "sysctl", "systemctl", "supervisord", "xvfb-run", "nsys", "ncu"]
+    [
+        "python",
+        "python3",
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "swift",
+        "megatron",
+        "vllm",
+        "trl",
+        "sglang",
+        "ray",
+        "srun",
+        "sbatch",
+        "salloc",
+        "mpirun",
+        "mpiexec",
+        "bash",
+        "sh",
+        "zsh",
+        "ssh",
+        "scp",
+        "rsync",
+        "docker",
+        "docker-compose",
+        "podman",
+        "kubectl",
+        "conda",
+        "mamba",
+        "pip",
+        "pip3",
+        "uv",
+        "poetry",
+        "nohup",
+        "env",
+        "sudo",
+        "nice",
+        "timeout",
+        "numactl",
+        "taskset",
+        "tmux",
+        "screen",
+        "mkdir",
+        "rm",
+        "cp",
+        "mv",
+        "ln",
+        "ls",
+        "cat",
+        "head",
+        "tail",
+        "grep",
+        "sed",
+        "awk",
+        "cut",
+        "tr",
+        "sort",
+        "uniq",
+        "tee",
+        "find",
+        "xargs",
+        "wc",
+        "seq",
+        "basename",
+        "dirname",
+        "date",
+        "hostname",
+        "nvidia-smi",
+        "nproc",
+        "git",
+        "wget",
+        "curl",
+        "tar",
+        "unzip",
+        "chmod",
+        "chown",
+        "module",
+        "ml",
+        "singularity",
+        "apptainer",
+        "enroot",
+        "make",
+        "apt",
+        "apt-get",
+        "yum",
+        "llamafactory-cli",
+        "axolotl",
+        "huggingface-cli",
+        "hf",
+        "modelscope",
+        "wandb",
+        "jq",
+        "yq",
+        "pkill",
+        "pgrep",
+        "killall",
+        "lsof",
+        "ss",
+        "netstat",
+        "ip",
+        "ifconfig",
+        "scontrol",
+        "squeue",
+        "sacct",
+        "scancel",
+        "node",
+        "npm",
+        "java",
+        "perl",
+        "horovodrun",
+        "composer",
+        "lightning",
+        "fabric",
+        "openrlhf",
+        "verl",
+        "colossalai",
+        "oxenl",
+        "stdbuf",
+        "setsid",
+        "time",
+        "which",
+        "ps",
+        "free",
+        "df",
+        "du",
+        "touch",
+        "sync",
+        "sysctl",
+        "systemctl",
+        "supervisord",
+        "xvfb-run",
+        "nsys",
+        "ncu",
+    ]
 )
 
 
@@ -65,9 +259,7 @@ def repair(text: str) -> Repaired:
 
 
 def _command_starts(lines: list[str], functions: set[str]) -> tuple[list[bool], list[int]]:
-    """Which lines begin outside of every quotation, array, here-document and continuation, and
-    which of those are prose.
-    """
+    """Which lines begin a command (not inside a quotation or the like), and which are prose."""
     ignored: set[int] = set()
     for _ in range(6):
         starts, prose, open_at = _scan(lines, functions, ignored)
@@ -152,7 +344,7 @@ class _State:
             elif letter == "#" and (at == 0 or line[at - 1] in " \t;("):
                 return documents
             elif letter == "$" and line[at + 1 : at + 2] == "{":
-                at = _closing(line, at + 1)
+                at = closing(line, at + 1)
             elif letter == "(" and (top == ")" or (at and line[at - 1] in "=$(<>")):
                 stack.append(")")
             elif letter == ")" and top == ")":
@@ -239,10 +431,8 @@ def _ends_open(line: str) -> bool:
     """Whether a command may go on behind this line."""
     text = line.rstrip()
     return (
-        (bool(text)
-        and not text.endswith(("\\", "&", ";", "|", "{", "}", ")")))
-        or text.endswith("&&")
-    )
+        bool(text) and not text.endswith(("\\", "&", ";", "|", "{", "}", ")"))
+    ) or text.endswith("&&")
 
 
 def _lost_continuations(lines: list[str], starts: list[bool]) -> list[int]:
@@ -299,7 +489,7 @@ def _is_assignment(line: str) -> bool:
                 return False
             at = end
         elif value[at] == "$" and value[at + 1 : at + 2] in ("(", "{"):
-            at = _closing(value, at + 1)
+            at = closing(value, at + 1)
         elif value[at] in " \t;&|#":
             return False
         at += 1

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from unstall.launch import configs as configuration
-from unstall.launch import judgements, mangled, slurm
-from unstall.launch.evaluate import Call, Reading, evaluate
+from unstall.launch import judgements, kubernetes, mangled, slurm
+from unstall.launch.calls import Call, Reading, Variable
+from unstall.launch.evaluate import evaluate
 from unstall.launch.texts import ConfigText, Script, ScriptText
 from unstall.model.facts import Place
 from unstall.model.plan import Cited, Plan, Value
@@ -48,16 +49,16 @@ def read_plan(
     given = {name.lower().replace("_", "-"): text for name, text in (versions or {}).items()}
     keys = configuration.read(configs)
     sources, origins = _evaluate(list(scripts)[:MOST_SCRIPTS])
-    from unstall.launch import kubernetes
-
-    for script in kubernetes.scripts(keys):
-        more, more_origins = _evaluate([script.text], start=len(sources), given=script.environment)
+    for contained in kubernetes.scripts(keys):
+        more, more_origins = _evaluate(
+            [contained.script], start=len(sources), given=contained.environment
+        )
         for source in more:
-            source.reading.calls = [script.dress(call) for call in source.reading.calls]
+            source.reading.calls = [contained.dress(call) for call in source.reading.calls]
         sources.extend(more)
         origins.update(more_origins)
     launches = _launches(sources, keys, origins, given)
-    launches = _together(launches)
+    launches = _together(_once(launches))
     _label(launches)
     context = judgements.Context(
         launches=launches,
@@ -72,13 +73,13 @@ def read_plan(
     return Plan(
         programs=tuple(launch.freeze() for launch in launches),
         judgements=tuple(judgements.judge(context)),
-        notes=tuple([*_notes(sources, keys, launches), *(n for la in launches for n in la.notes)]),
+        notes=(*_notes(sources, keys, launches), *(n for la in launches for n in la.notes)),
         versions=dict(versions or {}),
     )
 
 
 def _evaluate(
-    scripts: Sequence[ScriptText], start: int = 0, given: Mapping[str, str] | None = None
+    scripts: Sequence[ScriptText], start: int = 0, given: Mapping[str, Variable] | None = None
 ) -> tuple[list[Source], dict[str, str]]:
     """Follow every script that no other one sources or calls."""
     repaired: list[tuple[ScriptText, mangled.Repaired]] = []
@@ -91,12 +92,11 @@ def _evaluate(
     called: set[str] = set()
     for number, (script, fixed) in enumerate(repaired):
         options = slurm.directives(script.text)
-        outside = {name: (text,) for name, text in (given or {}).items()}
         reading = evaluate(
             script,
             number=start + number,
             at_hand=at_hand,
-            given={**slurm.environment(options, script.place), **outside},
+            given={**slurm.environment(options), **(given or {})},
         )
         called |= reading.sourced
         origins.update({token: u.origin for token, u in reading.origins.items()})
@@ -126,6 +126,7 @@ def _launches(
                 versions=versions,
                 comment=_comment(source, call),
                 directives=source.directives,
+                config=_trainer_config(call, keys),
             )
             if launch is not None:
                 _merge_configs(launch, keys, origins)
@@ -182,8 +183,29 @@ def _with_config(call: Call, keys: Sequence[configuration.Keys]) -> Call:
 
 
 _ACCELERATE_KEYS = frozenset(
-    ["num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "gpu_ids", "rdzv_backend", "mixed_precision"]
+    [
+        "num_processes",
+        "num_machines",
+        "machine_rank",
+        "main_process_ip",
+        "main_process_port",
+        "gpu_ids",
+        "rdzv_backend",
+        "mixed_precision",
+    ]
 )
+
+
+def _trainer_config(call: Call, keys: Sequence[configuration.Keys]) -> dict[str, Value]:
+    """Keys of a trainer's own file that the command names (``train.yaml``, ``--config x.yaml``)."""
+    for word in call.words[1:]:
+        name = word.text.partition("=")[2] or word.text
+        if not name.endswith((".yaml", ".yml", ".json")):
+            continue
+        found = _named(name, keys)
+        if found is not None and found.kind == "trainer":
+            return dict(list(found.values.items())[:500])
+    return {}
 
 
 def _named(name: str, keys: Sequence[configuration.Keys]) -> configuration.Keys | None:
@@ -211,6 +233,31 @@ def _merge_configs(
                 device = found.values.get(f"zero_optimization.{name}.device")
                 if device is not None and device.text not in ("none", "None"):
                     launch.settings[name.replace("_", " ")] = device
+
+
+def _once(launches: list[Launch]) -> list[Launch]:
+    """Leave out a command that a report shows twice: as typed, and as a launcher printed it."""
+    found: list[Launch] = []
+    for launch in launches:
+        at = next((n for n, other in enumerate(found) if _repeated(other, launch)), None)
+        if at is None:
+            found.append(launch)
+        elif len(launch.environment) > len(found[at].environment):
+            found[at] = launch
+    return found
+
+
+def _repeated(one: Launch, other: Launch) -> bool:
+    if one.call.script == other.call.script or one.place.source != other.place.source:
+        return False
+    if (one.software, one.role) != (other.software, other.role):
+        return False
+    mine = {k: v for k, v in one.flags.items() if not v.default}
+    theirs = {k: v for k, v in other.flags.items() if not v.default}
+    shared = mine.keys() & theirs.keys()
+    if len(shared) < 2 or len(shared) < 0.7 * min(len(mine), len(theirs)):
+        return False
+    return all(mine[k].same_as(theirs[k]) is not False for k in shared)
 
 
 def _together(launches: list[Launch]) -> list[Launch]:
@@ -285,8 +332,10 @@ def _notes(
             found.append(
                 Cited(
                     say(
-                        "as pasted, the trailing backslashes are lost: read here as they were meant; "
-                        "read literally, the assignments before the command ({names}) would be shell "
+                        "as pasted, the trailing backslashes are lost: read here as they were "
+                        "meant; "
+                        "read literally, the assignments before the command ({names}) would be "
+                        "shell "
                         "variables that are not exported and would not reach the program",
                         names=_unique(names),
                     ),
@@ -297,8 +346,10 @@ def _notes(
             found.append(
                 Cited(
                     say(
-                        "as pasted, the trailing backslashes are lost: read here as they were meant; "
-                        "read literally, the command would get none of the flags on the lines below it"
+                        "as pasted, the trailing backslashes are lost: read here as they were "
+                        "meant; "
+                        "read literally, the command would get none of the flags on the lines "
+                        "below it"
                     ),
                     at(fixed.joined),
                 )
@@ -311,7 +362,8 @@ def _notes(
             found.append(
                 Cited(
                     say(
-                        "the line ends are Windows': bash would take the carriage return for a part of "
+                        "the line ends are Windows': bash would take the carriage return for a "
+                        "part of "
                         "each line's last word"
                     ),
                     (base,),

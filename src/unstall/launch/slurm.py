@@ -5,8 +5,8 @@ Source: Slurm 24.05 ``sbatch(1)``, "OUTPUT ENVIRONMENT VARIABLES".
 
 from __future__ import annotations
 
-from unstall.launch.strings import Piece, Unknown
-from unstall.model.facts import Place
+from unstall.launch.calls import Variable
+from unstall.launch.strings import Unknown
 
 _SHORT = {
     "N": "nodes",
@@ -55,9 +55,8 @@ def directives(text: str) -> dict[str, str]:
     return found
 
 
-def environment(options: dict[str, str], place: Place) -> dict[str, tuple[Piece, ...]]:
+def environment(options: dict[str, str]) -> dict[str, Variable]:
     """Variables that Slurm sets in the batch script, known where the options tell them."""
-    del place
     if not options:
         return {}
 
@@ -80,11 +79,14 @@ def environment(options: dict[str, str], place: Place) -> dict[str, tuple[Piece,
     from unstall.programs.mpi import gpus_per_node
 
     known["SLURM_GPUS_ON_NODE"] = gpus_per_node(options)
-    found: dict[str, tuple[Piece, ...]] = {
-        name: (str(number),) for name, number in known.items() if number is not None
+    found = {
+        name: Variable((str(number),), False, True, None)
+        for name, number in known.items()
+        if number is not None
     }
     # set by Slurm at run time, in the batch step too
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_SUBMIT_DIR"):
-        found[name] = (Unknown(f"${name}", f"env:{name}", "environment"),)
+        unknown = Unknown(f"${name}", f"env:{name}", "environment")
+        found[name] = Variable((unknown,), False, True, None)
     # not SLURM_NODEID, SLURM_PROCID, SLURM_LOCALID: they differ in the tasks of srun
     return found

@@ -7,7 +7,7 @@ with one token are the same text at run time, whatever that text is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Union
+from typing import TypeAlias
 
 import msgspec
 
@@ -34,8 +34,8 @@ class Unknown(msgspec.Struct, frozen=True):
     origin: str = "command"
 
 
-Piece = Union[str, Unknown]
-Pieces = tuple[Piece, ...]
+Piece: TypeAlias = "str | Unknown"
+Pieces: TypeAlias = tuple["str | Unknown", ...]
 
 
 class Field(tuple[Piece, ...]):

@@ -137,11 +137,12 @@ def _seq(arguments: list[str], _feed: str) -> str | None:
         else:
             values.append(item)
     numbers = [int(v) for v in values]
-    first, step, last = {
-        1: lambda: (1, 1, numbers[0]),
-        2: lambda: (numbers[0], 1, numbers[1]),
-        3: lambda: (numbers[0], numbers[1], numbers[2]),
-    }[len(numbers)]()
+    if len(numbers) == 1:
+        first, step, last = 1, 1, numbers[0]
+    elif len(numbers) == 2:
+        first, step, last = numbers[0], 1, numbers[1]
+    else:
+        first, step, last = numbers
     if step == 0 or abs((last - first) // step) > 4096:
         return None
     found = range(first, last + (1 if step > 0 else -1), step)

@@ -6,7 +6,7 @@ structure is taken from it; what stands inside a word is read by :mod:`unstall.l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -32,8 +32,14 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Simple(msgspec.Struct, frozen=True):
-    """A simple command; ``feed`` is its here-document, ``quoted_feed`` whether that is literal,
-    ``lines`` the line of each word.
+    """A simple command.
+
+    Attributes:
+        words: its words, the program first.
+        assignments: those before them.
+        feed: its here-document or here-string, ``quoted_feed`` whether that is literal.
+        declares: ``export``, ``local`` … where it is one; ``words`` are its operands.
+        lines: the line of each word.
     """
 
     words: tuple[str, ...]
@@ -132,9 +138,9 @@ class Test(msgspec.Struct, frozen=True):
     line: int
 
 
-Part = Union[
-    Simple, Block, Async, Pipe, AndOr, If, For, CFor, While, Function, Test
-]  # a forward reference for the structures above
+Part: TypeAlias = (
+    "Simple | Block | Async | Pipe | AndOr | If | For | CFor | While | Function | Test"
+)
 
 _parser: Parser | None = None
 
@@ -158,8 +164,9 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Parsed:
-    """The commands of a script. Lines are counted from 0. Never fails: what cannot be read is
-    left out and its line is among ``errors``.
+    """The commands of a script; lines are counted from 0.
+
+    Never fails: what cannot be read is left out and its line is among ``errors``.
     """
     data = text.encode("utf-8", "surrogatepass")
     cut = len(data) > LARGEST

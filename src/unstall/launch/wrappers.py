@@ -32,9 +32,46 @@ class Peeled(msgspec.Struct, frozen=True):
     shell: bool = False
 
 
-_DOCKER = ["-a", "--attach", "--add-host", "--annotation", "--blkio-weight", "--blkio-weight-device", "--cap-add", "--cap-drop", "--cgroup-parent", "--cgroupns", "--cidfile", "--cpu-count", "--cpu-percent", "--cpu-period", "--cpu-quota", "--cpu-rt-period", "--cpu-rt-runtime", "-c", "--cpu-shares", "--cpus", "--cpuset-cpus", "--cpuset-mems", "--detach-keys", "--device", "--device-cgroup-rule", "--device-read-bps", "--device-read-iops", "--device-write-bps", "--device-write-iops", "--dns", "--dns-option", "--dns-search", "--domainname", "--entrypoint", "-e", "--env", "--env-file", "--expose", "--gpus", "--group-add", "--health-cmd", "--health-interval", "--health-retries", "--health-start-period", "--health-timeout", "-h", "--hostname", "--ip", "--ip6", "--ipc", "--isolation", "--kernel-memory", "-l", "--label", "--label-file", "--link", "--link-local-ip", "--log-driver", "--log-opt", "--mac-address", "-m", "--memory", "--memory-reservation", "--memory-swap", "--memory-swappiness", "--mount", "--name", "--network", "--net", "--network-alias", "--oom-score-adj", "--pid", "--pids-limit", "--platform", "-p", "--publish", "--pull", "--restart", "--runtime", "--security-opt", "--shm-size", "--stop-signal", "--stop-timeout", "--storage-opt", "--sysctl", "--tmpfs", "--ulimit", "-u", "--user", "--userns", "--uts", "-v", "--volume", "--volume-driver", "--volumes-from", "-w", "--workdir"]
-_SRUN = ["-A", "--account", "--acctg-freq", "-B", "--extra-node-info", "--bcast", "--bb", "--bbf", "-C", "--constraint", "-c", "--cpus-per-task", "--cpus-per-gpu", "--comment", "--compress", "--container", "--cpu-bind", "--cpu-freq", "-d", "--dependency", "-D", "--chdir", "--chdir", "--delay-boot", "-e", "--error", "--export", "--epilog", "--exclude", "-x", "--gid", "--gpu-bind", "--gpu-freq", "-G", "--gpus", "--gpus-per-node", "--gpus-per-socket", "--gpus-per-task", "--gres", "--het-group", "--hint", "-i", "--input", "-J", "--job-name", "--jobid", "-K", "-k", "--kill-on-bad-exit", "-L", "--licenses", "-m", "--distribution", "--mail-type", "--mail-user", "--mcs-label", "--mem", "--mem-bind", "--mem-per-cpu", "--mem-per-gpu", "--mincpus", "--mpi", "--msg-timeout", "-N", "--nodes", "-n", "--ntasks", "--ntasks-per-core", "--ntasks-per-gpu", "--ntasks-per-node", "--ntasks-per-socket", "--network", "--nice", "-o", "--output", "--open-mode", "-p", "--partition", "--power", "--priority", "--profile", "--prolog", "-q", "--qos", "-r", "--relative", "--reservation", "--signal", "--slurmd-debug", "--sockets-per-node", "--switches", "-t", "--time", "--task-epilog", "--task-prolog", "-T", "--threads", "--threads-per-core", "--time-min", "--tmp", "--uid", "-w", "--nodelist", "-W", "--wait", "--wckey", "--container-image", "--container-mounts", "--container-workdir", "--container-name", "--container-env"]
-_MPI = ["-np", "-n", "-c", "--np", "--n", "-N", "-H", "--host", "-host", "--hostfile", "-hostfile", "--machinefile", "-machinefile", "-ppn", "--npernode", "-npernode", "-f", "-x", "--bind-to", "-bind-to", "--map-by", "-map-by", "--rank-by", "--prefix", "--wdir", "-wdir", "-hosts", "-genv", "-env", "--output-filename", "--timeout", "--report-uri", "--path", "-path", "--tag", "-iface", "-rr", "--ppn", "-perhost", "--tune", "-launcher", "--launcher"]
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DOCKER = _words(
+    "-a --attach --add-host --annotation --blkio-weight --blkio-weight-device --cap-add "
+    "--cap-drop --cgroup-parent --cgroupns --cidfile --cpu-count --cpu-percent --cpu-period "
+    "--cpu-quota --cpu-rt-period --cpu-rt-runtime -c --cpu-shares --cpus --cpuset-cpus "
+    "--cpuset-mems --detach-keys --device --device-cgroup-rule --device-read-bps --device- "
+    "read-iops --device-write-bps --device-write-iops --dns --dns-option --dns-search "
+    "--domainname --entrypoint -e --env --env-file --expose --gpus --group-add --health-cmd "
+    "--health-interval --health-retries --health-start-period --health-timeout -h --hostname "
+    "--ip --ip6 --ipc --isolation --kernel-memory -l --label --label-file --link --link- "
+    "local-ip --log-driver --log-opt --mac-address -m --memory --memory-reservation --memory- "
+    "swap --memory-swappiness --mount --name --network --net --network-alias --oom-score-adj "
+    "--pid --pids-limit --platform -p --publish --pull --restart --runtime --security-opt "
+    "--shm-size --stop-signal --stop-timeout --storage-opt --sysctl --tmpfs --ulimit -u "
+    "--user --userns --uts -v --volume --volume-driver --volumes-from -w --workdir "
+)
+_SRUN = _words(
+    "-A --account --acctg-freq -B --extra-node-info --bcast --bb --bbf -C --constraint -c "
+    "--cpus-per-task --cpus-per-gpu --comment --compress --container --cpu-bind --cpu-freq -d "
+    "--dependency -D --chdir --chdir --delay-boot -e --error --export --epilog --exclude -x "
+    "--gid --gpu-bind --gpu-freq -G --gpus --gpus-per-node --gpus-per-socket --gpus-per-task "
+    "--gres --het-group --hint -i --input -J --job-name --jobid -K -k --kill-on-bad-exit -L "
+    "--licenses -m --distribution --mail-type --mail-user --mcs-label --mem --mem-bind --mem- "
+    "per-cpu --mem-per-gpu --mincpus --mpi --msg-timeout -N --nodes -n --ntasks --ntasks-per- "
+    "core --ntasks-per-gpu --ntasks-per-node --ntasks-per-socket --network --nice -o --output "
+    "--open-mode -p --partition --power --priority --profile --prolog -q --qos -r --relative "
+    "--reservation --signal --slurmd-debug --sockets-per-node --switches -t --time --task- "
+    "epilog --task-prolog -T --threads --threads-per-core --time-min --tmp --uid -w "
+    "--nodelist -W --wait --wckey --container-image --container-mounts --container-workdir "
+    "--container-name --container-env "
+)
+_MPI = _words(
+    "-np -n -c --np --n -N -H --host -host --hostfile -hostfile --machinefile -machinefile "
+    "-ppn --npernode -npernode -f -x --bind-to -bind-to --map-by -map-by --rank-by --prefix "
+    "--wdir -wdir -hosts -genv -env --output-filename --timeout --report-uri --path -path "
+    "--tag -iface -rr --ppn -perhost --tune -launcher --launcher "
+)
 _VALUED: dict[str, frozenset[str]] = {
     "nohup": frozenset(),
     "setsid": frozenset(),
@@ -50,18 +87,21 @@ _VALUED: dict[str, frozenset[str]] = {
     "taskset": frozenset(),
     "numactl": frozenset(("-N", "-m", "-C", "-i", "-p", "-P")),
     "timeout": frozenset(("-k", "-s", "--kill-after", "--signal")),
-    "ssh": frozenset(["-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S", "-W", "-w"]),
+    "ssh": _words("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"),
     "pdsh": frozenset(["-w", "-x", "-f", "-t", "-u", "-l", "-R"]),
-    "srun": frozenset(_SRUN),
-    "mpirun": frozenset(_MPI),
-    "docker": frozenset(_DOCKER),
-    "singularity": frozenset(
-        ["-B", "--bind", "--env", "--env-file", "-H", "--home", "-W", "--workdir", "--pwd", "--overlay", "--scratch", "-S"]
+    "srun": _SRUN,
+    "mpirun": _MPI,
+    "docker": _DOCKER,
+    "singularity": _words(
+        "-B --bind --env --env-file -H --home -W --workdir --pwd --overlay --scratch -S"
     ),
     "conda": frozenset(["-n", "--name", "-p", "--prefix", "--cwd"]),
-    "uv": frozenset(["--with", "--python", "-p", "--extra", "--group", "--project", "--directory", "--env-file"]),
-    "nsys": frozenset(
-        ["-t", "--trace", "-o", "--output", "-s", "--sample", "-f", "--force-overwrite", "-c", "--capture-range", "-d", "--duration", "-y", "--delay", "-e", "--env-var", "-w", "--show-output", "-x", "--stop-on-exit"]
+    "uv": frozenset(
+        ["--with", "--python", "-p", "--extra", "--group", "--project", "--directory", "--env-file"]
+    ),
+    "nsys": _words(
+        "-t --trace -o --output -s --sample -f --force-overwrite -c --capture-range -d --duration "
+        "-y --delay -e --env-var -w --show-output -x --stop-on-exit "
     ),
     "tmux": frozenset(["-s", "-n", "-c", "-t", "-x", "-y", "-e", "-F"]),
     "screen": frozenset(["-S", "-t", "-T", "-L", "-c", "-s"]),
@@ -124,7 +164,7 @@ def peel(words: Sequence[str]) -> Peeled | None:
     attached = "" if name in ("mpirun", "taskset") else "".join(o[1] for o in valued if len(o) == 2)
     while at < len(words):
         word = words[at]
-        if word == "--" and not (name == "docker"):
+        if word == "--" and name != "docker":
             at += 1
             break
         if word.startswith("-") and len(word) > 1:
@@ -189,5 +229,5 @@ def peel(words: Sequence[str]) -> Peeled | None:
                 break
             continue
         break
-    shell = name in ("ssh", "pdsh", "tmux", "screen") or (name == "uv" and False)
+    shell = name in ("ssh", "pdsh", "tmux", "screen")
     return Peeled(name, tuple(options), tuple(assigns), tuple(operands), min(at, len(words)), shell)

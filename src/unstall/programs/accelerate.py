@@ -9,15 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from unstall.model.plan import Port, Value
 from unstall.model.text import say
 from unstall.programs.base import Launch, default, number, ordinals, parse_flags, picked
 
 NAME = "accelerate"
 _SWITCHES = frozenset(
-    ["quiet", "cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp", "use_parallelism_config", "use_megatron_lm", "use_xpu", "ipex", "m", "module", "no_python", "debug", "tpu_use_sudo", "tpu_cluster", "no_tpu_cluster", "enable_cpu_affinity", "same_network_flag", "megatron_lm_use_custom_fsdp"]
+    [
+        "quiet",
+        "cpu",
+        "multi_gpu",
+        "tpu",
+        "use_deepspeed",
+        "use_fsdp",
+        "use_parallelism_config",
+        "use_megatron_lm",
+        "use_xpu",
+        "ipex",
+        "m",
+        "module",
+        "no_python",
+        "debug",
+        "tpu_use_sudo",
+        "tpu_cluster",
+        "no_tpu_cluster",
+        "enable_cpu_affinity",
+        "same_network_flag",
+        "megatron_lm_use_custom_fsdp",
+    ]
 )
 _SHORT = {"-m": "module", "-q": "quiet"}
 
@@ -40,7 +59,7 @@ def claims(words: Sequence[Value]) -> bool:
 
 
 def peel(launch: Launch, origins: dict[str, str]) -> None:
-    """Take accelerate off; the configuration file's keys were merged into its flags before."""
+    """Take accelerate off; a configuration file's keys were put among its flags before."""
     texts = [w.text for w in launch.words[:6]]
     start = 1
     for mark in ("launch", "accelerate.commands.launch"):
@@ -48,10 +67,6 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
             start = texts.index(mark) + 1
             break
     flags, rest = parse_flags(launch.words[start:], switches=_SWITCHES, short=_SHORT, stop=True)
-    given = {**{k: v for k, v in launch.flags.items() if k.startswith("config:")}}
-    for name, value in given.items():
-        flags.setdefault(name[len("config:") :], value)
-        del launch.flags[name]
     apply(launch, flags, origins)
     if "module" in flags and rest:
         launch.words = (Value("python"), Value("-m"), *rest)
@@ -116,9 +131,3 @@ def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str]) -> N
         )
     launch.ignores["NODE_RANK"] = say("accelerate takes --machine_rank, not NODE_RANK")
     launch.ignores["NPROC_PER_NODE"] = say("accelerate takes --num_processes, not NPROC_PER_NODE")
-
-
-def merge_config(launch: Launch, keys: dict[str, Value]) -> None:
-    """Keep a configuration file's keys until the flags are read; flags win over the file."""
-    for name, value in keys.items():
-        launch.flags.setdefault(f"config:{name}", msgspec.structs.replace(value))

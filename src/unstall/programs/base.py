@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from unstall.launch.evaluate import Call
+from unstall.launch.calls import Call
 from unstall.model.facts import Place
 from unstall.model.plan import Cited, Parallel, Port, Program, Timeout, Value
 from unstall.model.text import Text
@@ -82,6 +82,11 @@ class Launch(msgspec.Struct, kw_only=True):
         """The first of the flags that was given, as an integer; ``None`` where it is unknown."""
         value = self.flag(*names)
         return default if value is None else number(value)
+
+    def take_config(self) -> None:
+        """Take the keys of the configuration file that the command names; flags win over them."""
+        for name in [n for n in self.flags if n.startswith("config:")]:
+            self.flags.setdefault(name[len("config:") :].replace("-", "_"), self.flags.pop(name))
 
     def variable(self, name: str) -> Value | None:
         """A variable's value as the program receives it."""

@@ -6,7 +6,7 @@ Sources: Open MPI 5 ``mpirun(1)`` (``-np``, ``-H host:slots``, ``--npernode``, `
 
 from __future__ import annotations
 
-from unstall.launch.evaluate import Outer
+from unstall.launch.calls import Outer
 from unstall.model.plan import Value
 from unstall.model.text import say
 from unstall.programs.base import Launch
@@ -55,9 +55,9 @@ def apply_mpirun(launch: Launch, outer: Outer) -> None:
                 launch.ignores[name] = say(
                     "mpirun passes a variable to other hosts only with -x {name}", name=name
                 )
-    for key, text in exported.items():
-        if text is not None:
-            launch.environment[key] = Value(text, place=outer.place)
+    for key, given in exported.items():
+        if given is not None:
+            launch.environment[key] = Value(given, place=outer.place)
     if processes is not None:
         launch.settings["processes"] = Value(str(processes), place=outer.place)
     launch.reads["MASTER_ADDR"] = say("the program's own init_process_group reads it")
@@ -96,9 +96,9 @@ def apply_srun(launch: Launch, outer: Outer, job: dict[str, str]) -> None:
     if gpus is not None and launch.devices is None:
         launch.visible = gpus
     for part in options.get("export", "").split(","):
-        key, equals, text = part.partition("=")
+        key, equals, content = part.partition("=")
         if equals and key:
-            launch.environment[key] = Value(text, place=outer.place)
+            launch.environment[key] = Value(content, place=outer.place)
     export = options.get("export", "ALL").split(",")
     if "ALL" not in export and options.get("export"):
         for name in list(launch.environment):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol, cast
 
-from unstall.launch.evaluate import Call
+from unstall.launch import docker
+from unstall.launch.calls import Call
+from unstall.model.plan import Value
 from unstall.programs import accelerate, mpi, torchrun
 from unstall.programs.base import Launch, ordinals
 from unstall.programs.deepspeed import launch as deepspeed
@@ -55,8 +57,18 @@ def recognise(
     versions: dict[str, str],
     comment: str = "",
     directives: dict[str, str] | None = None,
+    config: dict[str, Value] | None = None,
 ) -> Launch | None:
-    """The program that a call starts, ``None`` where it starts none of interest."""
+    """The program that a call starts, ``None`` where it starts none of interest.
+
+    Args:
+        call: the command.
+        origins: token of an unknown value to where it comes from.
+        versions: package to version.
+        comment: the comment behind the command.
+        directives: the batch script's ``#SBATCH`` options.
+        config: keys of the configuration file that the command names; flags win over them.
+    """
     launch = Launch(
         call=call,
         words=call.words,
@@ -65,7 +77,7 @@ def recognise(
         versions=versions,
         comment=comment,
         launchers=[],
-        flags={},
+        flags={f"config:{k}": v for k, v in (config or {}).items()},
         ports=[],
         timeouts=[],
         reads={},
@@ -100,9 +112,9 @@ def _outer(launch: Launch, directives: dict[str, str]) -> None:
         elif outer.name == "srun":
             mpi.apply_srun(launch, outer, directives)
         elif outer.name in ("docker", "singularity"):
-            from unstall.launch.docker import apply
-
-            apply(launch, outer)
+            docker.apply(launch, outer)
+        elif outer.name in ("kubernetes", "compose"):
+            docker.apply_manifest(launch, outer)
         elif outer.name in ("ssh", "pdsh"):
             launch.host = outer.operands[0] if outer.operands else outer.name
 
@@ -122,20 +134,28 @@ def _inner(launch: Launch, origins: dict[str, str]) -> Launch | None:
         if launcher is None:
             break
         slurm = [n for n in launch.launchers if n in ("srun", "mpirun")]
-        nodes, tasks = launch.nodes, launch.processes
+        nodes = launch.nodes
         launcher.peel(launch, origins)
-        if slurm and nodes is not None and tasks is not None and launch.nodes in (None, 1):
+        if slurm and launch.nodes is None and nodes is not None and launch.per_node is not None:
             # one launcher for each task
-            if launch.nodes is None and launch.per_node is not None:
-                launch.nodes = nodes
-                launch.processes = nodes * launch.per_node
+            launch.nodes = nodes
+            launch.processes = nodes * launch.per_node
     if not launch.words:
         return None
     for entry in software():
         if entry.claims(launch.words):
             entry.read(launch, origins)
+            _forget_config(launch)
             return launch
     if python.claims(launch.words):
+        launch.take_config()
         python.read(launch, origins)
+        _forget_config(launch)
         return launch if python.worth_a_place(launch) else None
     return None
+
+
+def _forget_config(launch: Launch) -> None:
+    """Drop the file's keys in their reserved spelling; the reader took those that it wanted."""
+    for name in [n for n in launch.flags if n.startswith("config:")]:
+        del launch.flags[name]

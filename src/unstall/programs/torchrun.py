@@ -17,7 +17,16 @@ from unstall.programs.base import Launch, default, number, parse_flags, picked
 
 NAME = "torchrun"
 _SWITCHES = frozenset(
-    ["standalone", "module", "no_python", "run_path", "virtual_local_rank", "use_env", "tee_logs", "help"]
+    [
+        "standalone",
+        "module",
+        "no_python",
+        "run_path",
+        "virtual_local_rank",
+        "use_env",
+        "tee_logs",
+        "help",
+    ]
 )
 _SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
@@ -28,9 +37,7 @@ def claims(words: Sequence[Value]) -> bool:
     name = words[0].text.rsplit("/", 1)[-1]
     if name == "torchrun":
         return True
-    return name.startswith("python") and any(
-        w.text == "-m" and n.text in _MODULES for w, n in zip(words[1:6], words[2:7], strict=False)
-    )
+    return name.startswith("python") and any(w.text in _MODULES for w in words[1:7])
 
 
 def peel(launch: Launch, origins: dict[str, str]) -> None:
@@ -125,7 +132,8 @@ def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str], laun
         if name in reads:
             continue
         launch.ignores[name] = say(
-            "torchrun takes --{flag} (or PET_{name}), not {name}, and overwrites {name} for its workers",
+            "torchrun takes --{flag} (or PET_{name}), not {name}, and overwrites {name} for its "
+            "workers",
             flag=name.lower(),
             name=name,
         )

@@ -40,10 +40,6 @@ def deepspeed_stage(launch: Launch) -> None:
     value = launch.flag("deepspeed")
     if value is None:
         return
-    stage = launch.flag("config:zero_optimization.stage")
-    if stage is not None:
-        launch.settings["ZeRO stage"] = stage
-        return
     name = value.text.rsplit("/", 1)[-1].lower()
     for mark in ("zero", "z", "stage"):
         at = name.find(mark)

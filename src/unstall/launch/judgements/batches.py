@@ -60,7 +60,8 @@ def _groups(launch: Launch) -> Judgement | None:
             values,
             "conflict",
             say(
-                "{how} is no multiple of {generations} generations: the trainer refuses to start, or the "
+                "{how} is no multiple of {generations} generations: the trainer refuses to start, "
+                "or the "
                 "ranks get groups of different sizes",
                 how=how,
                 generations=generations,
@@ -101,7 +102,8 @@ def _verl(launch: Launch) -> Judgement | None:
             values,
             "conflict",
             say(
-                "{batch} prompts × {n} = {whole} is no multiple of {world} devices: verl refuses it",
+                "{batch} prompts × {n} = {whole} is no multiple of {world} devices: verl refuses "
+                "it",
                 batch=batch,
                 n=n,
                 whole=batch * n,

@@ -45,7 +45,8 @@ def judge(context: Context) -> Iterator[Judgement]:
             {launch.label: size or "64 MB (default)"},
             "conflict" if several else "suspicious",
             say(
-                "the container's /dev/shm has {size}: NCCL's segments between {count} ranks and the "
+                "the container's /dev/shm has {size}: NCCL's segments between {count} ranks and "
+                "the "
                 "workers of a DataLoader do not fit (no space left on device, bus error)",
                 size=size or "64 MB",
                 count=launch.processes if launch.processes is not None else "several",

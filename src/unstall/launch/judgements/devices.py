@@ -116,7 +116,8 @@ def _overlaps(context: Context, name: str, values: dict[str, str]) -> list[Judge
         where = places(*where, one.place, other.place)
         if context.communicates(one, other) or _coupled(one, other):
             why = say(
-                "{one} and {other} run at the same time and both use device {devices}; they form one NCCL "
+                "{one} and {other} run at the same time and both use device {devices}; they form "
+                "one NCCL "
                 "communicator for the weights, and NCCL refuses two ranks of a communicator on one "
                 "device (invalid usage, Duplicate GPU)",
                 one=one.label,
@@ -126,7 +127,8 @@ def _overlaps(context: Context, name: str, values: dict[str, str]) -> list[Judge
             verdict = "conflict"
         elif one.role == other.role == "inference" or "node" in (one.role, other.role):
             why = say(
-                "{one} and {other} run at the same time and share device {devices}: only as much memory "
+                "{one} and {other} run at the same time and share device {devices}: only as much "
+                "memory "
                 "as each leaves the other is there",
                 one=one.label,
                 other=other.label,
@@ -135,7 +137,8 @@ def _overlaps(context: Context, name: str, values: dict[str, str]) -> list[Judge
             verdict = "suspicious"
         else:
             why = say(
-                "{one} and {other} run at the same time and both use device {devices}: they compete for "
+                "{one} and {other} run at the same time and both use device {devices}: they "
+                "compete for "
                 "its memory, and a communicator over both would have two ranks on one device",
                 one=one.label,
                 other=other.label,
@@ -160,7 +163,7 @@ def _overlaps(context: Context, name: str, values: dict[str, str]) -> list[Judge
 
 
 def _coupled(one: Launch, other: Launch) -> bool:
-    """A rollout server and a trainer of the same software family, of which the script says no more."""
+    """A rollout server and a trainer, of which the script does not say how they connect."""
     roles = {one.role, other.role}
     return roles == {"rollout", "trainer"}
 
@@ -182,7 +185,8 @@ def _too_many(launches: list[Launch], name: str) -> list[Judgement]:
                     {launch.label: _shown(launch)},
                     "conflict",
                     say(
-                        "{program} starts {need} processes on a node for {visible} visible devices: two "
+                        "{program} starts {need} processes on a node for {visible} visible "
+                        "devices: two "
                         "ranks would share a device, or one would have none",
                         program=launch.label,
                         need=need,
@@ -205,7 +209,8 @@ def _too_many(launches: list[Launch], name: str) -> list[Judgement]:
                     {launch.label: _shown(launch)},
                     "suspicious",
                     say(
-                        "{program} starts {need} processes on a node, but {visible} devices are visible: "
+                        "{program} starts {need} processes on a node, but {visible} devices are "
+                        "visible: "
                         "the others stay idle",
                         program=launch.label,
                         need=need,

@@ -66,7 +66,7 @@ def _row(context: Context, name: str) -> Judgement | None:
     concerns: tuple[str, ...] = ()
     if name in ("MASTER_PORT",) and deaf:
         concerns = ("port-collision",)
-    if len({t for t in values.values()}) == 1 and not deaf and len(having) > 1:
+    if len(set(values.values())) == 1 and not deaf and len(having) > 1:
         why: Text = say("the same in every program: {what}", what=reader[1])
     else:
         why = joined(reasons)

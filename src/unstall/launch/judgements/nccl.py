@@ -37,7 +37,8 @@ def judge(context: Context) -> Iterator[Judgement]:
                 table((one, other), name),
                 "suspicious",
                 say(
-                    "{one} and {other} form one NCCL communicator for the weights, and NCCL expects this "
+                    "{one} and {other} form one NCCL communicator for the weights, and NCCL "
+                    "expects this "
                     "variable to be the same on every rank of it",
                     one=one.label,
                     other=other.label,

@@ -32,12 +32,13 @@ def _interfaces(launch: Launch) -> Iterator[Judgement]:
             {launch.label: gloo.text},
             "conflict",
             say(
-                "gloo takes interface names as they are: the signs ^ and = are NCCL's, and no interface "
+                "gloo takes interface names as they are: the signs ^ and = are NCCL's, and no "
+                "interface "
                 "is called {name}",
                 name=gloo.text,
             ),
             places(gloo),
-            f"export GLOO_SOCKET_IFNAME={gloo.text.lstrip('^=').split(',')[0] if gloo.text[:1] == '=' else 'eth0'}",
+            f"export GLOO_SOCKET_IFNAME={_plain(gloo.text)}",
             ("network-interface",),
         )
     for name, value in (("GLOO_SOCKET_IFNAME", gloo), ("NCCL_SOCKET_IFNAME", nccl)):
@@ -50,7 +51,8 @@ def _interfaces(launch: Launch) -> Iterator[Judgement]:
                 {launch.label: value.text},
                 "conflict",
                 say(
-                    "{program} runs on several nodes, but the loopback interface reaches only its own",
+                    "{program} runs on several nodes, but the loopback interface reaches only its "
+                    "own",
                     program=launch.label,
                 ),
                 places(value),
@@ -93,7 +95,8 @@ def _proxy(launch: Launch) -> Iterator[Judgement]:
         {launch.label: launch.environment[proxy].text},
         "conflict" if host in LOCAL else "suspicious",
         say(
-            "{program} talks HTTP to {host}, and no_proxy does not name it: the requests go to the proxy, "
+            "{program} talks HTTP to {host}, and no_proxy does not name it: the requests go to the "
+            "proxy, "
             "which does not know this machine's {host}",
             program=launch.label,
             host=host,
@@ -102,3 +105,8 @@ def _proxy(launch: Launch) -> Iterator[Judgement]:
         f"export no_proxy={host},localhost,127.0.0.1",
         ("driver-stall",),
     )
+
+
+def _plain(text: str) -> str:
+    """An interface name that gloo can take."""
+    return text[1:].split(",")[0] if text.startswith("=") else "eth0"

@@ -123,7 +123,8 @@ def _verdict(launch: Launch) -> tuple[str, Text] | None:
         return ("ok", say("set for {program}", program=launch.label)) if model > 1 else None
     if model > 1 and world % model:
         return "conflict", say(
-            "{world} processes are no multiple of tensor × pipeline × context parallel size = {model}",
+            "{world} processes are no multiple of tensor × pipeline × context parallel size = "
+            "{model}",
             world=world,
             model=model,
         )

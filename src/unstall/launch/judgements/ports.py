@@ -48,18 +48,20 @@ def judge(context: Context) -> Iterator[Judgement]:
         where = places(*(p.value for _, p in rows))
         name = f"{purpose} port"
         if late:
+            launch, port = late[0]
+            why = say(
+                "the port of {program} is asked of the system, closed, and bound only later: another "
+                "process may take it in between",
+                program=launch.label,
+            )
+            if launch.software == "ms-swift" and port.purpose == "http":
+                why = say(
+                    "{why}; ms-swift then takes the next free port without a word, and the trainer "
+                    "asks on the old one",
+                    why=why,
+                )
             yield Judgement(
-                name,
-                values,
-                "suspicious",
-                say(
-                    "the port of {program} is asked of the system, closed, and bound only later: "
-                    "another process may take it in between",
-                    program=late[0][0].label,
-                ),
-                where,
-                _better(*late[0]),
-                ("port-collision",),
+                name, values, "suspicious", why, where, _better(launch, port), ("port-collision",)
             )
         elif drawn:
             yield Judgement(
@@ -131,7 +133,8 @@ def _clash(one: Launch, first: Port, other: Launch, second: Port) -> Judgement:
         )
     else:
         why = say(
-            "{one} ({first}) and {other} ({second}) run at the same time on one machine and both bind "
+            "{one} ({first}) and {other} ({second}) run at the same time on one machine and both "
+            "bind "
             "port {port}: the later one fails with address already in use, or joins the wrong "
             "rendezvous",
             one=one.label,

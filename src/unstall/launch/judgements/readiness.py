@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unstall.launch.judgements.context import Context, places
-from unstall.model.plan import Judgement
+from unstall.model.plan import Judgement, Port
 from unstall.model.text import say
+from unstall.programs.base import Launch
 
 
 def judge(context: Context) -> Iterator[Judgement]:
@@ -25,12 +26,14 @@ def judge(context: Context) -> Iterator[Judgement]:
             if not between:
                 continue
             amount, place = between[-1]
-            port = next((p.value.text for p in server.ports if p.purpose == "http"), "8000")
+            port = next((_written(server, p) for p in server.ports if p.purpose == "http"), "8000")
             wait = next((t for t in client.timeouts if t.reaches == "server start"), None)
             if wait is not None and wait.milliseconds is not None:
                 why = say(
-                    "{client} waits {amount} s for {server} whether it is ready or not; it then asks for "
-                    "up to {patience} s itself ({name}), so this fails only where the start takes longer "
+                    "{client} waits {amount} s for {server} whether it is ready or not; it then "
+                    "asks for "
+                    "up to {patience} s itself ({name}), so this fails only where the start takes "
+                    "longer "
                     "than both",
                     client=client.label,
                     amount=amount,
@@ -54,3 +57,13 @@ def judge(context: Context) -> Iterator[Judgement]:
                 f"until curl -sf http://127.0.0.1:{port}/health/; do sleep 1; done",
             )
             break
+
+
+def _written(server: Launch, port: Port) -> str:
+    """A port as the script can write it: its number, or the variable that holds it."""
+    if port.value.known:
+        return port.value.text
+    for name, value in server.environment.items():
+        if value.same_as(port.value):
+            return f"${name}"
+    return port.value.text

@@ -53,7 +53,8 @@ def judge(context: Context) -> Iterator[Judgement]:
         )
         if explicit
         else say(
-            "not set for {programs}; whether it is on by default depends on the PyTorch version, and "
+            "not set for {programs}; whether it is on by default depends on the PyTorch version, "
+            "and "
             "without it a time-out shows who waited and not who was missing",
             programs=", ".join(la.label for la in off),
         ),

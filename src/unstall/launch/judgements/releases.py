@@ -1,7 +1,9 @@
 """Settings that a known bug of a release makes dangerous.
 
-Sources: vLLM pull request 30739 (0.14: dense online data parallel is independent, dense offline data
-parallel is refused) and issue 28224; ms-swift pull request 9295 (4.3.0: one independent engine for each
+Sources: vLLM pull request 30739 (0.14: dense online data parallel is independent, dense offline
+data
+parallel is refused) and issue 28224; ms-swift pull request 9295 (4.3.0: one independent engine for
+each
 slice of devices); ``vllm/v1/engine/core.py`` 0.8 to 0.13 (``DPEngineCoreProc``: all engines take a
 step together as long as any of them has work, and ask each other every 32 steps).
 """
@@ -45,8 +47,10 @@ def _swift(launch: Launch) -> Judgement | None:
         "conflict" if sure else "suspicious",
         say(
             "the {count} engines of one data-parallel server take their steps together without a "
-            "coordinator: where one front end still prepares requests while the others are done, an "
-            "engine enters a step that the others have left, and its all-reduce waits for ever; a dense "
+            "coordinator: where one front end still prepares requests while the others are done, "
+            "an "
+            "engine enters a step that the others have left, and its all-reduce waits for ever; a "
+            "dense "
             "model needs no exchange between engines. ms-swift 4.3.0 starts independent engines",
             count=launch.parallel.data or 0,
         ),
@@ -66,8 +70,10 @@ def _vllm(launch: Launch) -> Judgement | None:
         {launch.label: show(value)},
         "suspicious",
         say(
-            "before vLLM 0.14 the engines of a data-parallel server take their steps together even for a "
-            "dense model, which needs no exchange between them; engines that fell out of step wait for "
+            "before vLLM 0.14 the engines of a data-parallel server take their steps together even "
+            "for a "
+            "dense model, which needs no exchange between them; engines that fell out of step wait "
+            "for "
             "ever in an all-reduce over the data-parallel group. Independent servers avoid it"
         ),
         places(value, launch.place),

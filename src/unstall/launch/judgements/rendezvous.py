@@ -69,7 +69,8 @@ def _node_rank(launch: Launch) -> Iterator[Judgement]:
                 "suspicious",
                 say(
                     "{text} is the number of a process, not of a node: where a node has several "
-                    "processes, node numbers beyond the number of nodes come out. Some clusters set "
+                    "processes, node numbers beyond the number of nodes come out. Some clusters "
+                    "set "
                     "RANK to the node's number; NODE_RANK says which it is",
                     text=text,
                 ),
@@ -112,7 +113,8 @@ def _address(launch: Launch) -> Iterator[Judgement]:
                 {launch.label: show(host)},
                 "conflict",
                 say(
-                    "{program} runs on several nodes, but the address is this machine's own: each node "
+                    "{program} runs on several nodes, but the address is this machine's own: each "
+                    "node "
                     "waits for itself",
                     program=launch.label,
                 ),
@@ -126,7 +128,8 @@ def _address(launch: Launch) -> Iterator[Judgement]:
                 {launch.label: show(host)},
                 "suspicious",
                 say(
-                    "where the look-up fails, the address falls back to this machine's own and each "
+                    "where the look-up fails, the address falls back to this machine's own and "
+                    "each "
                     "node waits for itself instead of failing at once"
                 ),
                 places(host, launch.place),

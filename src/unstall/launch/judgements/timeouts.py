@@ -61,7 +61,8 @@ def _collective(context: Context, having: list[tuple[Launch, Timeout]]) -> Judge
         low = min(known, key=lambda pair: pair[1].milliseconds or 0)
         high = max(known, key=lambda pair: pair[1].milliseconds or 0)
         why = say(
-            "each reaches its own process groups only, so they need not agree; a watchdog that reports "
+            "each reaches its own process groups only, so they need not agree; a watchdog that "
+            "reports "
             "{low} ms can only speak of a group of {one}, one that reports {high} ms of {other}",
             low=low[1].milliseconds or 0,
             one=low[0].label,
@@ -151,7 +152,8 @@ def _heartbeat(launch: Launch) -> Iterator[Judgement]:
         {launch.label: value.text},
         "suspicious",
         say(
-            "{seconds} s without a sign of the watchdog thread end the process, before the collectives' "
+            "{seconds} s without a sign of the watchdog thread end the process, before the "
+            "collectives' "
             "own {limit} s: the message then blames the watchdog and not the collective",
             seconds=seconds,
             limit=limit // 1000,

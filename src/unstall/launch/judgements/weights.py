@@ -36,7 +36,8 @@ def judge(context: Context) -> Iterator[Judgement]:
                 values,
                 "conflict",
                 say(
-                    "{one} and {other} hand their weights over on the same port {port} of one machine: "
+                    "{one} and {other} hand their weights over on the same port {port} of one "
+                    "machine: "
                     "the second server cannot bind it, or joins the first one's exchange",
                     one=one.label,
                     other=other.label,
@@ -62,7 +63,8 @@ def judge(context: Context) -> Iterator[Judgement]:
             values,
             "conflict",
             say(
-                "{other} listens on port {port}, over which {program} hands its weights to the server",
+                "{other} listens on port {port}, over which {program} hands its weights to the "
+                "server",
                 other=taken[0].label,
                 port=port.value.text,
                 program=launch.label,
@@ -78,7 +80,8 @@ def judge(context: Context) -> Iterator[Judgement]:
         values,
         "ok",
         say(
-            "one trainer uses it; it is a fixed default of {software} ({port}), bound in the server's "
+            "one trainer uses it; it is a fixed default of {software} ({port}), bound in the "
+            "server's "
             "first worker, so a second job on this machine would collide there",
             software=launch.software,
             port=port.value.text,

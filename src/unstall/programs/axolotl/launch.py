@@ -1,6 +1,7 @@
 """Axolotl: ``axolotl train FILE`` and ``-m axolotl.cli.train``.
 
-Source: axolotl 0.12 ``src/axolotl/cli/main.py`` (``--launcher accelerate`` by default; launcher flags
+Source: axolotl 0.12 ``src/axolotl/cli/main.py`` (``--launcher accelerate`` by default; launcher
+flags
 behind ``--``), ``utils/schemas/config.py`` (``ddp_timeout`` in seconds).
 """
 
@@ -37,9 +38,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
         behind, words = words[split + 1 :], words[:split]
     flags, _ = parse_flags(words)
     launch.flags.update(flags)
-    for name, value in list(launch.flags.items()):
-        if name.startswith("config:"):
-            launch.flags.setdefault(name[len("config:") :], value)
+    launch.take_config()
     launch.software = NAME
     launch.role = "trainer"
     launch.label = f"axolotl {command or 'train'}" if own else "axolotl"

@@ -1,7 +1,8 @@
 """The ``deepspeed`` launcher.
 
 Source: DeepSpeed 0.17 ``launcher/runner.py`` (flags; CUDA_VISIBLE_DEVICES is taken as ``--include``
-unless ``--include``, ``--exclude``, ``--num_gpus`` or ``--num_nodes`` is given, and is then ignored;
+unless ``--include``, ``--exclude``, ``--num_gpus`` or ``--num_nodes`` is given, and is then
+ignored;
 MASTER_ADDR is 127.0.0.1 without a host file), ``constants.py`` (port 29500, DEEPSPEED_TIMEOUT in
 minutes, default 10).
 """
@@ -16,7 +17,18 @@ from unstall.programs.base import Launch, default, number, ordinals, parse_flags
 
 NAME = "deepspeed"
 _SWITCHES = frozenset(
-    ["module", "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "elastic_training", "bind_cores_to_rank", "quiet"]
+    [
+        "module",
+        "no_python",
+        "no_local_rank",
+        "no_ssh",
+        "no_ssh_check",
+        "force_multi",
+        "save_pid",
+        "elastic_training",
+        "bind_cores_to_rank",
+        "quiet",
+    ]
 )
 _SHORT = {"-H": "hostfile", "-i": "include", "-e": "exclude", "-q": "quiet", "-m": "module"}
 
@@ -44,7 +56,7 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
     if filtered or hosts:
         launch.ignores["CUDA_VISIBLE_DEVICES"] = say(
             "the deepspeed launcher ignores CUDA_VISIBLE_DEVICES when --{flag} is given",
-            flag=(filtered or ["hostfile"])[0],
+            flag=filtered[0] if filtered else "hostfile",
         )
         launch.devices = None
         launch.visible = None
@@ -81,7 +93,8 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
     launch.ports.append(Port("rendezvous", port, host=host, picked=picked(port, origins)))
     for name in ("MASTER_PORT", "MASTER_ADDR"):
         launch.ignores[name] = say(
-            "the deepspeed launcher takes --{flag}, not {name}, and overwrites {name} for its workers",
+            "the deepspeed launcher takes --{flag}, not {name}, and overwrites {name} for its "
+            "workers",
             flag=name.lower(),
             name=name,
         )

@@ -1,6 +1,7 @@
 """PyTorch Lightning: ``lightning run``, ``fabric run`` and scripts with Trainer flags.
 
-Source: Lightning 2.5 ``fabric/plugins/environments/lightning.py`` (MASTER_ADDR 127.0.0.1, MASTER_PORT
+Source: Lightning 2.5 ``fabric/plugins/environments/lightning.py`` (MASTER_ADDR 127.0.0.1,
+MASTER_PORT
 else a free port, NODE_RANK; processes are started by the script itself), ``slurm.py`` (under Slurm
 the port follows from the job's number), ``strategies/ddp.py`` (time-out 30 minutes by default),
 ``fabric/cli.py`` (``--devices``, ``--num-nodes``, ``--node-rank``, ``--main-port`` 29400).

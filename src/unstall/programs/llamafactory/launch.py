@@ -1,10 +1,10 @@
 """LLaMA-Factory: ``llamafactory-cli train FILE`` and ``src/train.py``.
 
-Source: LLaMA-Factory 0.9 ``src/llamafactory/launcher.py`` and ``cli.py``: ``train`` starts torchrun where
-FORCE_TORCHRUN is set or more than one device is visible, with NNODES, NODE_RANK, NPROC_PER_NODE (all
-visible devices), MASTER_ADDR and MASTER_PORT (a free port) from the environment; it overwrites
-PYTORCH_CUDA_ALLOC_CONF unless OPTIM_TORCH=0. ``ddp_timeout`` is transformers' 1800 s unless the file
-sets it (its examples set 180000000).
+Source: LLaMA-Factory 0.9 ``src/llamafactory/launcher.py`` and ``cli.py``: ``train`` starts torchrun
+where FORCE_TORCHRUN is set or more than one device is visible, with NNODES, NODE_RANK,
+NPROC_PER_NODE (all visible devices), MASTER_ADDR and MASTER_PORT (a free port) from the
+environment; it overwrites PYTORCH_CUDA_ALLOC_CONF unless OPTIM_TORCH=0. ``ddp_timeout`` is
+transformers' 1800 s unless the file sets it (its examples set 180000000).
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ def claims(words: Sequence[Value]) -> bool:
     if name in ("llamafactory-cli", "lmf"):
         return True
     return (
-        (name.startswith("python")
+        name.startswith("python")
         and any(
             t.startswith("llamafactory.")
             or t.endswith(("src/train_bash.py", "llamafactory/launcher.py"))
             for t in texts
-        ))
-        or ("--finetuning_type" in {w.text for w in words} and name.startswith("python"))
-    )
+        )
+    ) or ("--finetuning_type" in {w.text for w in words} and name.startswith("python"))
 
 
 def read(launch: Launch, origins: dict[str, str]) -> None:
@@ -47,9 +46,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     )
     flags, rest = parse_flags(launch.words[1:])
     keys, _ = overrides(rest)
-    for name, value in list(launch.flags.items()):
-        if name.startswith("config:"):
-            launch.flags.setdefault(name[len("config:") :], value)
+    launch.take_config()
     launch.flags.update(flags)
     launch.flags.update(keys)
     launch.software = NAME
@@ -65,9 +62,9 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     if not launch.launchers and command == "train" and (forced or many):
         found: dict[str, Value] = {}
         for name in _VARIABLES:
-            value = launch.variable(name)
-            if value is not None:
-                found[name.lower()] = value
+            given = launch.variable(name)
+            if given is not None:
+                found[name.lower()] = given
             launch.reads[name] = say(
                 "`llamafactory-cli train` passes it to torchrun as --{flag}", flag=name.lower()
             )

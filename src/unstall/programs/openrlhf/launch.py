@@ -2,7 +2,8 @@
 
 Sources: OpenRLHF 0.5 to 0.9 ``cli/train_ppo_ray.py`` (flags such as ``--actor_num_gpus_per_node``;
 in the newest ones ``--actor.num_gpus_per_node``), ``utils/deepspeed/deepspeed.py``
-(``setup_distributed(timeout=60 minutes)``), ``trainer/ray/launcher.py`` (each group's master port is
+(``setup_distributed(timeout=60 minutes)``), ``trainer/ray/launcher.py`` (each group's master port
+is
 asked of the system), ``trainer/ray/ppo_actor.py`` (the weight exchange's port as well).
 """
 
@@ -17,7 +18,23 @@ from unstall.programs.base import Launch, default, number, parse_flags
 NAME = "openrlhf"
 TIMEOUT_MS = 3_600_000
 _SWITCHES = frozenset(
-    ["colocate_all_models", "colocate_actor_ref", "colocate_critic_reward", "vllm_enable_sleep", "deepspeed_enable_sleep", "bf16", "flash_attn", "gradient_checkpointing", "packing_samples", "adam_offload", "normalize_reward", "apply_chat_template", "async_train", "load_checkpoint", "enforce_eager"]
+    [
+        "colocate_all_models",
+        "colocate_actor_ref",
+        "colocate_critic_reward",
+        "vllm_enable_sleep",
+        "deepspeed_enable_sleep",
+        "bf16",
+        "flash_attn",
+        "gradient_checkpointing",
+        "packing_samples",
+        "adam_offload",
+        "normalize_reward",
+        "apply_chat_template",
+        "async_train",
+        "load_checkpoint",
+        "enforce_eager",
+    ]
 )
 
 

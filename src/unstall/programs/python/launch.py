@@ -87,10 +87,8 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     if "serv" in base and not launch.launchers:
         launch.role = "inference"
         launch.server = True
-    if (
-        trl.from_comment(launch)
-        or (launch.flag("use_vllm") is not None
-        and launch.flag("num_generations"))
+    if trl.from_comment(launch) or (
+        launch.flag("use_vllm") is not None and launch.flag("num_generations")
     ):
         trl.config_trainer(launch, origins)
     elif launch.flag("ddp_timeout") is not None:
@@ -102,7 +100,8 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     if not launch.launchers:
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             launch.ignores[name] = say(
-                "the program is started as plain Python: {name} counts only if its own code hands it "
+                "the program is started as plain Python: {name} counts only if its own code hands "
+                "it "
                 "to init_process_group, and code that starts its ranks itself often sets a port of "
                 "its own (29500 in many libraries)",
                 name=name,

@@ -1,6 +1,7 @@
 """Ray: ``ray start`` and ``ray job submit``.
 
-Source: Ray 2.49 ``scripts/scripts.py`` (``--port`` 6379, ``--dashboard-port`` 8265, ``--num-gpus``),
+Source: Ray 2.49 ``scripts/scripts.py`` (``--port`` 6379, ``--dashboard-port`` 8265,
+``--num-gpus``),
 ``dashboard/modules/job/cli.py`` (the command stands behind ``--``; ``--runtime-env-json`` carries
 ``env_vars``; the shell's variables do not travel to the cluster).
 """

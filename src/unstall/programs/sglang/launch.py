@@ -28,7 +28,22 @@ _ALIASES = {
     "--model": "model_path",
 }
 _SWITCHES = frozenset(
-    ["trust_remote_code", "enable_dp_attention", "enable_ep_moe", "enable_deepep_moe", "disable_cuda_graph", "disable_radix_cache", "enable_metrics", "log_requests", "skip_server_warmup", "enable_torch_compile", "enable_memory_saver", "disable_custom_all_reduce", "enable_p2p_check", "is_embedding"]
+    [
+        "trust_remote_code",
+        "enable_dp_attention",
+        "enable_ep_moe",
+        "enable_deepep_moe",
+        "disable_cuda_graph",
+        "disable_radix_cache",
+        "enable_metrics",
+        "log_requests",
+        "skip_server_warmup",
+        "enable_torch_compile",
+        "enable_memory_saver",
+        "disable_custom_all_reduce",
+        "enable_p2p_check",
+        "is_embedding",
+    ]
 )
 
 

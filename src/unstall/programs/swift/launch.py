@@ -2,15 +2,18 @@
 
 Sources, ms-swift 3.10.3 (the same in 4.5 unless said):
 ``swift/cli/main.py``: torchrun is used for pt, sft, rlhf and infer (Megatron: always) when
-NPROC_PER_NODE or NNODES is set, and gets NPROC_PER_NODE, MASTER_PORT, NNODES, NODE_RANK and MASTER_ADDR
+NPROC_PER_NODE or NNODES is set, and gets NPROC_PER_NODE, MASTER_PORT, NNODES, NODE_RANK and
+MASTER_ADDR
 from the environment; rollout and deploy are plain Python and read none of them.
 ``swift/llm/argument/deploy_args.py``: port 8000 by default; ``find_free_port(port)`` takes the next
-free one when it is in use, without a word; rollout's synchronous engine is the default; tensor × data
+free one when it is in use, without a word; rollout's synchronous engine is the default; tensor ×
+data
 parallel size must not exceed the devices.
 ``swift/llm/infer/rollout.py``: one process for each data-parallel rank, with VLLM_DP_MASTER_PORT
 from vLLM's ``get_open_port``.
 ``swift/llm/argument/base_args/base_args.py``: ``ddp_timeout`` 18000000 s.
-``swift/trainers/rlhf_trainer/vllm_client.py``: the weight exchange listens in the server on 51216 + i
+``swift/trainers/rlhf_trainer/vllm_client.py``: the weight exchange listens in the server on 51216
++ i
 for the i-th server; ``vllm_server_group_port`` exists from 3.12 on (pull request 6876).
 ``swift/trainers/arguments.py``: ``vllm_server_port`` [8000], ``vllm_server_timeout`` 240 s.
 """
@@ -70,9 +73,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
         start = at + 1
     flags, _ = parse_flags(launch.words[start:], many=True)
     launch.flags.update(flags)
-    for name, value in list(launch.flags.items()):
-        if name.startswith("config:"):
-            launch.flags.setdefault(name[len("config:") :], value)
+    launch.take_config()
     launch.software = NAME
     launch.label = f"swift {method}" if first != "megatron" else f"megatron {method}"
     if method in ("rollout", "deploy"):
@@ -240,9 +241,9 @@ def connections(
                 )
             )
         return found
-    hosts = (
-        host.text.split() if host is not None and host.known else [host.text if host else "0.0.0.0"]
-    )
+    hosts = ["0.0.0.0"]  # noqa: S104 - the default of both trainers
+    if host is not None:
+        hosts = host.text.split() if host.known else [host.text]
     ports = port.text.split() if port.known else [port.text]
     pairs: list[tuple[Value, Value]] = []
     for at, name in enumerate(hosts):

@@ -5,8 +5,8 @@ data-parallel rank, with VLLM_DP_MASTER_PORT from ``get_open_port``; the weight 
 the server's first worker on the port that the trainer names and refuses a trainer on the same
 device), ``trainer/grpo_config.py`` (``vllm_server_host`` 0.0.0.0, ``vllm_server_port`` 8000,
 ``vllm_server_timeout`` 240 s, ``vllm_group_port`` 51216, ``vllm_mode`` "server" before 1.0 and
-"colocate" since, ``num_generations`` 8), ``cli`` (``trl <command>`` goes through ``accelerate launch``
-and takes its flags).
+"colocate" since, ``num_generations`` 8), ``cli`` (``trl <command>`` goes through
+``accelerate launch`` and takes its flags).
 """
 
 from __future__ import annotations
@@ -22,7 +22,19 @@ from unstall.programs.vllm import launch as vllm
 NAME = "trl"
 GROUP_PORT = 51216
 _COMMANDS = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "ppo")
-_ACCELERATE = ["num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "gpu_ids", "mixed_precision", "zero_stage", "multi_gpu", "use_deepspeed", "use_fsdp"]
+_ACCELERATE = [
+    "num_processes",
+    "num_machines",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "gpu_ids",
+    "mixed_precision",
+    "zero_stage",
+    "multi_gpu",
+    "use_deepspeed",
+    "use_fsdp",
+]
 
 
 def claims(words: Sequence[Value]) -> bool:
@@ -50,6 +62,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     flags, _ = parse_flags(launch.words[start:])
     launch.software = NAME
     launch.flags.update(flags)
+    launch.take_config()
     launch.label = f"trl {method}"
     if method == "vllm-serve":
         launch.role = "rollout"
@@ -84,7 +97,8 @@ def config_trainer(launch: Launch, origins: dict[str, str]) -> None:
         vllm_mode.text == "server"
         if vllm_mode is not None
         else (
-            (release is not None and release < (1, 0)) or launch.flag("vllm_server_host") is not None
+            (release is not None and release < (1, 0))
+            or launch.flag("vllm_server_host") is not None
         )
     )
     launch.settings["vLLM mode"] = vllm_mode or default("server" if server else "colocate")

@@ -22,8 +22,7 @@ def claims(words: Sequence[Value]) -> bool:
     """Whether the command is one of verl's trainers."""
     texts = [w.text for w in words[:8]]
     return texts[0].rsplit("/", 1)[-1].startswith("python") and any(
-        (t.startswith(("verl.trainer.", "recipe.", "verl.experimental."))
-        and "main" in t)
+        (t.startswith(("verl.trainer.", "recipe.", "verl.experimental.")) and "main" in t)
         or t.endswith(("verl/trainer/main_ppo.py", "fsdp_sft_trainer"))
         for t in texts
     )

@@ -42,7 +42,28 @@ _SHORT = {
     "-dpn": "data_parallel_rank",
 }
 _SWITCHES = frozenset(
-    ["enforce_eager", "trust_remote_code", "enable_expert_parallel", "disable_custom_all_reduce", "headless", "enable_prefix_caching", "no_enable_prefix_caching", "enable_chunked_prefill", "disable_log_requests", "disable_log_stats", "enable_lora", "enable_auto_tool_choice", "enable_reasoning", "enable_sleep_mode", "data_parallel_hybrid_lb", "data_parallel_external_lb", "async_scheduling", "enable_log_requests", "disable_frontend_multiprocessing", "skip_mm_profiling"]
+    [
+        "enforce_eager",
+        "trust_remote_code",
+        "enable_expert_parallel",
+        "disable_custom_all_reduce",
+        "headless",
+        "enable_prefix_caching",
+        "no_enable_prefix_caching",
+        "enable_chunked_prefill",
+        "disable_log_requests",
+        "disable_log_stats",
+        "enable_lora",
+        "enable_auto_tool_choice",
+        "enable_reasoning",
+        "enable_sleep_mode",
+        "data_parallel_hybrid_lb",
+        "data_parallel_external_lb",
+        "async_scheduling",
+        "enable_log_requests",
+        "disable_frontend_multiprocessing",
+        "skip_mm_profiling",
+    ]
 )
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 
@@ -64,6 +85,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     if operands and "model" not in flags and start == 2:
         flags["model"] = operands[0]
     launch.flags.update(flags)
+    launch.take_config()
     launch.software = NAME
     launch.engine = NAME
     launch.role = "inference"

@@ -1,0 +1,127 @@
+"""Where brackets close in shell text, and brace expansion."""
+
+from __future__ import annotations
+
+
+def closing_tick(word: str, at: int) -> int:
+    """Where the backtick that was opened before ``at`` closes."""
+    while at < len(word) and word[at] != "`":
+        at += 2 if word[at] == "\\" else 1
+    return min(at, len(word))
+
+
+def closing(word: str, at: int) -> int:
+    """Where the bracket that opens at ``at`` closes; the end of the word if it does not."""
+    pairs = {"(": ")", "{": "}"}
+    stack = [pairs[word[at]]]
+    at += 1
+    quote = ""
+    while at < len(word):
+        letter = word[at]
+        if letter == "\\" and quote != "'":
+            at += 2
+            continue
+        if quote == "'":
+            if letter == "'":
+                quote = ""
+        elif letter == '"':
+            if stack and stack[-1] == '"':
+                stack.pop()
+            else:
+                stack.append('"')
+        elif letter == "'" and stack[-1] != '"':
+            quote = "'"
+        elif letter == "$" and word[at + 1 : at + 2] in ("(", "{"):
+            stack.append(pairs[word[at + 1]])
+            at += 1
+        elif letter in "({" and stack[-1] == pairs[letter]:
+            stack.append(pairs[letter])
+        elif letter == stack[-1]:
+            stack.pop()
+            if not stack:
+                return at
+        at += 1
+    return len(word)
+
+
+def braces(word: str, limit: int = 256) -> list[str]:
+    """Brace expansion: ``a{b,c}`` and ``{1..4}``; the word itself where there is none."""
+    if "{" not in word or len(word) > 4096:
+        return [word]
+    found = _braces(word, 0)
+    return found[:limit] if found else [word]
+
+
+def _braces(word: str, depth: int) -> list[str]:
+    at = 0
+    quote = ""
+    while at < len(word) and depth < 6:
+        letter = word[at]
+        if letter == "\\" and quote != "'":
+            at += 2
+            continue
+        if quote:
+            if letter == quote:
+                quote = ""
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "$" and word[at + 1 : at + 2] in ("{", "("):
+            at = closing(word, at + 1)
+        elif letter == "{":
+            end = closing(word, at)
+            if end >= len(word):
+                return [word]
+            options = _options(word[at + 1 : end])
+            if options is not None:
+                tails = _braces(word[end + 1 :], depth + 1)
+                heads = [o for option in options for o in _braces(option, depth + 1)]
+                return [word[:at] + h + t for h in heads[:256] for t in tails[:256]][:256]
+        at += 1
+    return [word]
+
+
+def _options(inner: str) -> list[str] | None:
+    parts: list[str] = []
+    start = at = depth = 0
+    quote = ""
+    while at < len(inner):
+        letter = inner[at]
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "{":
+            depth += 1
+        elif letter == "}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(inner[start:at])
+            start = at + 1
+        at += 1
+    if parts:
+        return [*parts, inner[start:]]
+    ends = inner.split("..")
+    if len(ends) in (2, 3):
+        try:
+            first, last = int(ends[0]), int(ends[1])
+            step = abs(int(ends[2])) if len(ends) == 3 else 1
+        except ValueError:
+            if (
+                len(ends) == 2
+                and len(ends[0]) == len(ends[1]) == 1
+                and inner[0].isalpha()
+                and inner[-1].isalpha()
+            ):
+                low, high = ord(ends[0]), ord(ends[1])
+                order = range(low, high + 1) if low <= high else range(low, high - 1, -1)
+                return [chr(c) for c in order][:256]
+            return None
+        step = step or 1
+        width = (
+            max(len(e.lstrip("-")) for e in ends[:2])
+            if any(len(e.lstrip("-")) > 1 and e.lstrip("-")[0] == "0" for e in ends[:2])
+            else 0
+        )
+        order = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+        return [f"{n:0{width}d}" if width else str(n) for n in order[:256]]
+    return None

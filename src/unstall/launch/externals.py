@@ -1,0 +1,185 @@
+"""External commands: wrappers taken off, shells inside followed, calls recorded."""
+
+from __future__ import annotations
+
+from unstall.launch import wrappers
+from unstall.launch.calls import Call, Outer, Variable, flat
+from unstall.launch.outputs import _Outputs
+from unstall.launch.state import DEEPEST_CALL, Exhausted, Leave
+from unstall.launch.strings import Pieces, Unknown, as_value, compact, join, known, written
+from unstall.launch.syntax import parse
+from unstall.model.facts import Place
+from unstall.model.plan import Value
+
+
+class _Externals(_Outputs):
+    """Adds commands that are neither builtins nor functions."""
+
+    def external(self, expanded: list[Pieces], place: Place, feed: str | None) -> None:
+        self.step()
+        texts = [written(e) for e in expanded]
+        peeled = wrappers.peel(texts)
+        if peeled is None or len(self.outer) > 8:
+            name = texts[0].rsplit("/", 1)[-1]
+            if name in ("bash", "sh", "zsh", "dash") and not self.muted:
+                self.do_shell(expanded, place, feed)
+                return
+            script = self.at_hand.get(name) if name.endswith(".sh") else None
+            if script is not None and script.place.source != self.base.source:
+                self.reading.sourced.add(script.place.source)
+                self.nested((script.text,), parameters=expanded[1:], base=script.place)
+                return
+            self.record(expanded, place, feed)
+            return
+        before: dict[str, Variable | None] = {}
+        for at in peeled.assigns:
+            head = expanded[at][0]
+            name, _, rest = str(head).partition("=")
+            before.setdefault(name, self.variables.get(name))
+            value = compact([rest, *expanded[at][1:]])
+            self.variables[name] = Variable(value, False, True, place)
+        self.outer.append(Outer(peeled.name, peeled.options, peeled.operands, place))
+        background = peeled.name in ("tmux", "screen") or (
+            peeled.name == "docker" and any(o in ("-d", "--detach") for o, _ in peeled.options)
+        )
+        self.background += background
+        try:
+            inner = expanded[peeled.start :]
+            if not inner:
+                if (
+                    peeled.name in ("ssh", "pdsh", "docker", "singularity", "srun")
+                    and feed is not None
+                ):
+                    self.nested((feed,))
+                elif peeled.name in ("docker", "srun", "mpirun"):
+                    self.record(expanded, place, feed)
+                return
+            if peeled.shell:
+                self.nested(join(inner))
+                return
+            self.external_inner(inner, place, feed)
+        finally:
+            self.background -= background
+            self.outer.pop()
+            for name, variable in before.items():
+                if variable is None:
+                    self.variables.pop(name, None)
+                else:
+                    self.variables[name] = variable
+
+    def external_inner(self, inner: list[Pieces], place: Place, feed: str | None) -> None:
+        name = known(inner[0])
+        if name is not None and name in self.functions and self.outer[-1].name == "time":
+            self.call_function(name, inner[1:])
+            return
+        self.external(inner, place, feed)
+
+    def record(self, expanded: list[Pieces], place: Place, feed: str | None) -> None:
+        if self.muted:
+            return
+        self.order += 1
+        environment: dict[str, Value] = {}
+        not_exported: dict[str, Value] = {}
+        for name, variable in self.variables.items():
+            if name.startswith("__unknown_") or variable.place is None:
+                continue  # not the script's
+            value = as_value(flat(variable), variable.place)
+            (environment if variable.exported and not variable.array else not_exported)[name] = (
+                value
+            )
+        self.reading.calls.append(
+            Call(
+                words=tuple(as_value(e, self.where(e, place)) for e in expanded),
+                environment=environment,
+                not_exported=not_exported,
+                place=self.where(expanded[0], place),
+                background=self.background > 0,
+                conditions=tuple(self.conditions),
+                path=tuple(self.path),
+                order=self.order,
+                script=self.number,
+                outer=tuple(self.outer),
+                feed=feed,
+            )
+        )
+
+    def nested(
+        self,
+        text: Pieces,
+        *,
+        own: bool = False,
+        parameters: list[Pieces] | None = None,
+        base: Place | None = None,
+    ) -> None:
+        """Follow a text as a shell of its own, or (``own``) in this one as ``eval`` does."""
+        if len(self.locals) >= DEEPEST_CALL:
+            raise Exhausted
+        literal = known(text)
+        masks: dict[str, Pieces] = {}
+        if literal is None:
+            # unknown parts travel through the second reading as variables of a reserved name
+            parts: list[str] = []
+            for piece in text:
+                if isinstance(piece, Unknown):
+                    name = f"__unknown_{len(masks)}__"
+                    masks[name] = (piece,)
+                    parts.append("${" + name + "}")
+                else:
+                    parts.append(piece)
+            literal = "".join(parts)
+        saved = dict(self.variables), dict(self.functions), self.parameters, self.base
+        lines_base = base if base is not None else self.place(self.line)
+        if not own:
+            self.variables = {n: v for n, v in self.variables.items() if v.exported}
+            self.functions = {}
+            self.parameters = parameters or []
+        for name, value in masks.items():
+            self.variables[name] = Variable(value, False, False, None)
+        self.locals.append({})
+        self.base = lines_base
+        one_line = base is None and "\n" not in literal
+        saved_line = self.line
+        try:
+            for part in parse(literal).block.parts:
+                self.part(part)
+        except Leave as leave:
+            if own:
+                raise
+            if leave.kind not in ("exit", "return"):
+                raise
+        finally:
+            self.locals.pop()
+            if one_line:
+                self.line = saved_line
+            self.base = saved[3]
+            if not own:
+                self.variables, self.functions, self.parameters = saved[:3]
+            for name in masks:
+                self.variables.pop(name, None)
+
+    def do_shell(self, expanded: list[Pieces], place: Place, feed: str | None) -> bool | None:
+        """``bash``, ``sh``: a text, a script at hand, or standard input."""
+        at = 1
+        command = False
+        while at < len(expanded):
+            option = known(expanded[at]) or ""
+            if not option.startswith("-") or option == "-":
+                break
+            if not option.startswith("--") and "c" in option[1:]:
+                command = True
+            at += 2 if option in ("-o", "-O", "--rcfile", "--init-file") else 1
+        rest = expanded[at:]
+        if command and rest:
+            self.nested(rest[0], parameters=rest[2:])
+            return None
+        if not rest and feed is not None:
+            self.nested((feed,))
+            return None
+        if rest:
+            script = self.at_hand.get(written(rest[0]).rsplit("/", 1)[-1])
+            if script is not None and script.place.source != self.base.source:
+                self.reading.sourced.add(script.place.source)
+                self.nested((script.text,), parameters=rest[1:], base=script.place)
+                return None
+        self.record(expanded, place, feed)
+        return None

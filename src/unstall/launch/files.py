@@ -1,0 +1,130 @@
+"""Files and standard input to scripts and configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from unstall.launch.texts import Config, ConfigText, Script, ScriptText
+from unstall.model.facts import Place, Unreadable
+from unstall.model.text import Text, say
+
+LARGEST = 4 << 20
+MOST_NAMED = 40
+_NAMED = (".yaml", ".yml", ".json", ".sh", ".bash", ".env")
+
+
+class Gathered(msgspec.Struct):
+    """What was found behind the paths of a call.
+
+    Attributes:
+        scripts: shell scripts, or regions of longer texts that are one.
+        configs: configuration files.
+        versions: package versions that a report lists.
+        problems: what could not be read.
+    """
+
+    scripts: list[ScriptText] = []
+    configs: list[ConfigText] = []
+    versions: dict[str, str] = {}
+    problems: list[Text] = []
+
+
+def gather(paths: Sequence[str], stdin: BinaryIO | None = None) -> Gathered:
+    """Read the paths, and the files beside a script that it names. Nothing is raised."""
+    from unstall.reading.sources import open_sources
+
+    found = Gathered([], [], {}, [])
+    if not paths:
+        return found
+    for source in open_sources(paths, stdin):
+        if isinstance(source, Unreadable):
+            found.problems.append(
+                say("{name}: {reason}", name=source.place.source, reason=source.reason)
+            )
+            continue
+        if source.kind in ("binary", "recorder", "code"):
+            found.problems.append(say("{name}: holds no script", name=source.name))
+            continue
+        data = source.read_bytes(LARGEST + 1)
+        if len(data) > LARGEST:
+            found.problems.append(
+                say(
+                    "{name}: only its first {size} MiB were read",
+                    name=source.name,
+                    size=LARGEST >> 20,
+                )
+            )
+        _take(source.name, source.kind, data[:LARGEST], found)
+        if source.path is not None:
+            _beside(Path(source.path), found)
+    return found
+
+
+def _take(name: str, kind: str, data: bytes, found: Gathered) -> None:
+    from unstall.reading.kinds import config_kind
+
+    text = _decoded(data)
+    if kind == "config":
+        found.configs.append(Config(Place(name, 1), text, config_kind(name)))
+    elif kind == "script":
+        found.scripts.append(Script(Place(name, 1), text))
+    else:
+        _report(name, text, found)
+
+
+def _report(name: str, text: str, found: Gathered) -> None:
+    """A longer text: its regions; a text without any is taken for a script as a whole."""
+    from unstall.reading.regions import regions
+
+    lines = text.split("\n")
+    parts = regions(name, lines)
+    if not parts.scripts:
+        found.scripts.append(Script(Place(name, 1), text))
+    found.scripts.extend(parts.scripts)
+    found.configs.extend(parts.configs)
+    for line in lines[:20000]:
+        package, equals, version = line.strip().lstrip("-* ").partition("==")
+        if equals and package.replace("-", "_").replace(".", "_").isidentifier():
+            version = version.strip().split()[0] if version.strip() else ""
+            if version[:1].isdigit() and len(version) < 40:
+                found.versions.setdefault(package.lower().replace("_", "-"), version)
+
+
+def _decoded(data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace").replace("\0", "\ufffd")
+
+
+def _beside(script: Path, found: Gathered) -> None:
+    """Files below the script's folder that it names: configurations, and scripts to source."""
+    if not found.scripts or found.scripts[-1].place.source != str(script):
+        return
+    have = {s.place.source for s in found.scripts} | {c.place.source for c in found.configs}
+    folder = script.parent
+    words = found.scripts[-1].text.replace("=", " ").replace('"', " ").replace("'", " ").split()
+    names = [w.strip("\\;,)(") for w in words if w.strip("\\;,)(").endswith(_NAMED)]
+    for name in list(dict.fromkeys(names))[:MOST_NAMED]:
+        plain = name.rsplit("}/", 1)[-1].rsplit(")/", 1)[-1]
+        if "$" in plain or plain.startswith(("/", "~")) or ".." in Path(plain).parts:
+            continue
+        path = folder / plain
+        try:
+            if not path.is_file() or path.is_symlink() or str(path) in have:
+                continue
+            with path.open("rb") as file:
+                data = file.read(LARGEST)
+        except (OSError, ValueError):
+            continue
+        have.add(str(path))
+        kind = "script" if path.suffix in (".sh", ".bash", ".env") else "config"
+        place = Place(str(path), 1)
+        if kind == "config":
+            found.configs.append(Config(place, _decoded(data), path.suffix.lstrip(".")))
+        else:
+            # behind the others, so that only what sources it runs it
+            found.scripts.insert(0, Script(place, _decoded(data)))
