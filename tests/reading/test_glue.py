@@ -42,7 +42,8 @@ def test_glued(line: str, parts: list[str]) -> None:
     "line",
     [
         E0, BAR, BAR + "  ", "frame #3: f(x) + 0x3 (0x7f in /a/b.so)", "a.cpp:12: note: b",
-        "host2:9:10 [0] NCCL INFO a", "see ProcessGroupNCCL.cpp:828 for [rank0]", "",
+        "host2:9:10 [0] NCCL INFO a", "[2026-03-04 11:32:40] host2:9:10 [0] misc/socket.cc:50 NCCL WARN x",
+        "2026-03-04 11:32:40,123 [W socket.cpp:601] x", "see ProcessGroupNCCL.cpp:828 for [rank0]", "",
         "Exception raised from f at ../c10/cuda/CUDAException.cpp:43 (most recent call first):",
     ],
 )  # fmt: skip

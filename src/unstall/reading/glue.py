@@ -30,6 +30,7 @@ _RECORD = re.compile(
 # One of these stands in every line that holds such a beginning; they cost less to look for.
 _HINTS = (".cpp:", ".hpp:", "[rank", ".py:", "pid=", "NCCL ", "terminate called", "frame #",
           ".h:", ".cc:", ".cu:")  # fmt: skip
+_STAMP = re.compile(r"\s{0,4}\[?[\d/:., TZ+-]{8,40}\]?:?\s{0,4}", _A)
 # The end of a tqdm bar: [elapsed<remaining, rate, postfix].
 _BAR_END = re.compile(r"\[\d[\d:]{0,12}<[\d:?, days]{1,20}, [^\]\[\n]{0,300}\]", _A)
 _ESCAPED_STACK = re.compile(r"\\n {0,4}(?:File |frame #|\[rank\d|Traceback|Exception raised|\w)")
@@ -65,6 +66,8 @@ def unglue(text: str) -> list[Piece]:
     start, other = 0, False
     for cut in [*sorted(cuts), len(text)]:
         part = text[start:cut]
+        if cut < len(text) and _STAMP.fullmatch(part):
+            continue  # the record's own date
         if part.strip():
             pieces.append(Piece(part if not start or other else part.lstrip(), other))
         start, other = cut, cuts.get(cut, False)
