@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from unstall.causes.base import Cause
 
-SHARED = frozenset({"base", "reasons", "known_bugs"})
+SHARED = frozenset({"activity", "aftermath", "base", "deaths", "known_bugs", "reasons", "scene"})
 
 __all__ = ["Cause", "all_causes", "cause"]
 
