@@ -15,9 +15,11 @@ versions work. Every size is bounded, for a crafted file may share one list a mi
 
 from __future__ import annotations
 
+import itertools
 import marshal
 import re
 from array import array
+from operator import itemgetter
 from typing import Any
 
 from unstall.recorder.records import Dump, Entry, FrameTuple, GroupLog, Unit
@@ -34,6 +36,9 @@ _KEPT_PENDING = 16
 _KEPT_FRAMES = 48
 _PENDING_DETAILS = 3
 _ABSENT = -(1 << 62)
+_MAX_NUMBER = 1 << 62
+_MAX_SIGNATURES = 100_000
+_MAX_PARTS = 1024
 
 
 class _Log:
@@ -45,7 +50,7 @@ class _Log:
     def __init__(self, name: str, desc: str, pg_id: int | None) -> None:
         self.name, self.desc, self.pg_id = name, desc, pg_id
         # (sequence number, signature, done, entry number, point-to-point, created)
-        self.units: list[tuple[int, Signature, bool, int, bool, int]] = []
+        self.units: list[tuple[int, Any, bool, int, Any, int]] = []
         self.own_rank: int | None = None
         self.sent: dict[int, int] = {}
         self.received: dict[int, int] = {}
@@ -105,95 +110,97 @@ def _whole(value: Any, default: int = _ABSENT) -> int:
     return default
 
 
+# What the loop needs of an entry, in the schema of torch 2.4 and later.
+_FIELDS = itemgetter(
+    "profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes",
+    "process_group", "is_p2p", "collective_seq_id", "p2p_seq_id", "state", "retired",
+    "time_discovered_completed_ns", "time_created_ns",
+)  # fmt: skip
+
+
+def _other_fields(entry: Any) -> tuple[Any, ...]:
+    """The same of an entry in another schema.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is no recorded operation.
+    """
+    group = entry.get("process_group") or (str(_whole(entry.get("pg_id"), 0)), "")
+    seq = entry.get("collective_seq_id", entry.get("seq_id"))
+    p2p = entry.get("is_p2p")
+    if p2p is None:
+        p2p = P2P_NAME.match(entry["profiling_name"].rpartition(":")[2]) is not None
+    return (
+        entry["profiling_name"], entry["input_sizes"], entry["output_sizes"],
+        entry.get("input_dtypes", ()), entry.get("output_dtypes", ()), group, p2p, seq,
+        entry.get("p2p_seq_id", seq), entry.get("state"), entry.get("retired"),
+        entry.get("time_discovered_completed_ns"), _created(entry),
+    )  # fmt: skip
+
+
 def _read_entries(dump: Dump, entries: list[Any]) -> None:
     """The loop over all entries; everything in it is paid for two thousand times a rank."""
-    logs: dict[tuple[str, str], _Log] = {}
+    logs: dict[str, list[_Log]] = {}
     signatures: dict[bytes, Signature] = {}
-    dumps = marshal.dumps
-    odd, last_entry = 0, None
+    dumps, fields = marshal.dumps, _FIELDS
+    odd, newest = 0, 0
     first_number = dump.entries - len(entries)
     for number, entry in enumerate(entries, first_number + 1):
         try:
-            inputs, outputs = entry["input_sizes"], entry["output_sizes"]
-            # Both must be lists of numbers two levels deep: `sum` fails on anything else.
-            sum(map(sum, inputs)), sum(map(sum, outputs))
-            if (
-                len(inputs) > _MAX_TENSORS
-                or len(outputs) > _MAX_TENSORS
-                or (len(inputs) > 1 and sum(map(len, inputs)) > _MAX_DIMENSIONS)
-                or (len(outputs) > 1 and sum(map(len, outputs)) > _MAX_DIMENSIONS)
-            ):
-                raise ValueError
-            name = entry["profiling_name"]
-            kinds_in, kinds_out = entry.get("input_dtypes", ()), entry.get("output_dtypes", ())
-            if type(name) is not str or len(name) > _MAX_TEXT:
-                raise ValueError
+            try:
+                values = fields(entry)
+            except KeyError:
+                values = _other_fields(entry)
+            (name, inputs, outputs, kinds_in, kinds_out, pair, p2p, seq, p2p_seq, state, retired,
+             ended, created) = values  # fmt: skip
+            # Before anything walks through them: lists of numbers, two levels deep, not large.
+            # `sum` fails on whatever is not.
+            if len(inputs) == 1 == len(outputs):
+                sum(inputs[0]), sum(outputs[0])
+            else:
+                _check_many(inputs), _check_many(outputs)
             kind_in = kinds_in[0] if len(kinds_in) == 1 else _kinds(kinds_in)
             kind_out = kinds_out[0] if len(kinds_out) == 1 else _kinds(kinds_out)
-            if type(kind_in) is not str or type(kind_out) is not str:
+            if not (type(name) is type(kind_in) is type(kind_out) is str):
                 raise ValueError
-            key = dumps((name, inputs, outputs, kind_in[:80], kind_out[:80]), 2)
+            key = dumps((name, inputs, outputs, kind_in, kind_out), 2)
             signature = signatures.get(key)
             if signature is None:
-                backend, _, op = name.rpartition(":")
-                if backend and backend not in dump.backends and len(dump.backends) < 8:
-                    dump.backends.append(backend)
-                signature = Signature(op, inputs, outputs, (kind_in, kind_out))
-                if len(signatures) < 100_000:
+                signature = _new_signature(dump, name, inputs, outputs, (kind_in, kind_out))
+                if len(signatures) < _MAX_SIGNATURES:
                     signatures[key] = signature
-            pair = entry.get("process_group")
-            if pair is None:
-                pg_id = _whole(entry.get("pg_id"), 0)
-                group_key = (str(pg_id), "")
+            group_name = pair[0]
+            if type(group_name) is not str:
+                raise ValueError
+            for log in logs.get(group_name, ()):
+                if log.desc == pair[1]:
+                    break
             else:
-                group_key = (pair[0], pair[1])
-                if type(pair[0]) is not str or type(pair[1]) is not str:
+                log = _new_log(logs, pair, entry)
+            if p2p:
+                seq = p2p_seq
+            if type(seq) is not int or not -1 <= seq < _MAX_NUMBER:
+                seq = _whole(seq)
+                if seq < -1:
                     raise ValueError
-            log = logs.get(group_key)
-            if log is None:
-                if len(logs) >= MAX_GROUPS or len(group_key[0]) + len(group_key[1]) > 600:
-                    raise ValueError
-                pg_id = _whole(entry.get("pg_id"))
-                log = logs[group_key] = _Log(*group_key, None if pg_id == _ABSENT else pg_id)
-            p2p = entry.get("is_p2p")
-            if p2p is None:
-                p2p = signature.p2p
-            seq = entry.get("p2p_seq_id" if p2p else "collective_seq_id")
-            if type(seq) is not int:
-                seq = _whole(entry.get("seq_id") if seq is None else seq)
-                if seq == _ABSENT:
-                    raise ValueError
-            done = (
-                entry.get("state") == "completed"
-                or bool(entry.get("retired"))
-                or bool(entry.get("time_discovered_completed_ns"))
-            )
-            created = entry.get("time_created_ns")
-            if type(created) is not int:
+            if type(created) is not int or not 0 <= created < _MAX_NUMBER:
                 created = _created(entry)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             odd += 1
             continue
-        last_entry = created or last_entry
-        half = signature.half
-        if half is not None:
-            log.own_rank = signature.own_rank
-            counts = log.sent if half.sends else log.received
-            counts[half.peer] = counts.get(half.peer, 0) + 1
-        if signature.closes:
-            _close_batch(log, seq, signature, done, number, bool(p2p), created)
+        newest = created or newest
+        done = state == "completed" or bool(retired) or bool(ended)
+        if signature.special:
+            _note_special(log, signature, seq, done, number, bool(p2p), created)
         else:
-            log.units.append((seq, signature, done, number, bool(p2p), created))
+            log.units.append((seq, signature, done, number, p2p, created))
         if not dump.first_created:
             dump.first_created = created
-    dump.last_created = last_entry or 0
-    dump.odd = odd
+    dump.last_created, dump.odd = newest, odd
     if entries and isinstance(entries[0], dict):
         dump.wrapped = first_number > 0 or _whole(entries[0].get("record_id"), 0) > 0
-    details: set[int] = set(
-        range(max(first_number, dump.entries - _KEPT_LAST) + 1, dump.entries + 1)
-    )
-    for log in logs.values():
+    tail = max(first_number, dump.entries - _KEPT_LAST)
+    details: set[int] = set(range(tail + 1, dump.entries + 1))
+    for log in (log for named in logs.values() for log in named):
         group = _finish(dump, log)
         details.update(unit.number for unit in group.pending[:_PENDING_DETAILS])
         dump.groups.append(group)
@@ -202,6 +209,52 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
         entry = read_entry(entries[number - first_number - 1], number, index)
         if entry is not None:
             dump.details[number] = entry
+
+
+def _check_many(sizes: Any) -> None:
+    """That sizes are lists of numbers and not too many of them."""
+    if len(sizes) > _MAX_TENSORS or sum(map(len, sizes)) > _MAX_DIMENSIONS:
+        raise ValueError
+    sum(map(sum, sizes))
+
+
+def _new_signature(
+    dump: Dump, name: str, inputs: Any, outputs: Any, kinds: tuple[str, str]
+) -> Signature:
+    if len(name) > _MAX_TEXT or len(kinds[0]) + len(kinds[1]) > 2 * _MAX_TEXT:
+        raise ValueError
+    backend, _, op = name.rpartition(":")
+    if backend and backend not in dump.backends and len(dump.backends) < 8:
+        dump.backends.append(backend)
+    return Signature(op, inputs, outputs, kinds)
+
+
+def _new_log(logs: dict[str, list[_Log]], pair: Any, entry: Any) -> _Log:
+    name, desc = pair[0], pair[1]
+    if type(desc) is not str or len(logs) >= MAX_GROUPS or len(name) + len(desc) > 2 * _MAX_TEXT:
+        raise ValueError
+    pg_id = _whole(entry.get("pg_id"))
+    log = _Log(name, desc, None if pg_id == _ABSENT else pg_id)
+    named = logs.setdefault(name, [])
+    if len(named) >= 64:
+        raise ValueError
+    named.append(log)
+    return log
+
+
+def _note_special(
+    log: _Log, signature: Signature, seq: int, done: bool, number: int, p2p: bool, created: int
+) -> None:
+    """A send, a receive, or the end of a batch."""
+    half = signature.half
+    if half is not None:
+        log.own_rank = signature.own_rank
+        counts = log.sent if half.sends else log.received
+        counts[half.peer] = counts.get(half.peer, 0) + 1
+    if signature.closes:
+        _close_batch(log, seq, signature, done, number, p2p, created)
+    else:
+        log.units.append((seq, signature, done, number, p2p, created))
 
 
 def _close_batch(
@@ -228,35 +281,38 @@ def _finish(dump: Dump, log: _Log) -> GroupLog:
     """A group's columns and its unfinished operations."""
     group = GroupLog(log.name, log.desc, pg_id=log.pg_id, own_rank=log.own_rank, pending=[])
     group.sent, group.received = log.sent, log.received
-    seqs, hashes = [], []
-    for seq, signature, done, number, p2p, created in log.units:
-        if p2p:
-            group.last_p2p = max(group.last_p2p, seq)
-        else:
-            seqs.append(seq)
-            hashes.append(signature.hash)
-            if signature.hash not in dump.meanings and len(dump.meanings) < 4096:
-                dump.meanings[signature.hash] = signature.meaning
-            if done and seq > group.last_done:
-                group.last_done = seq
-        if not done:
-            group.pending_count += 1
-            if len(group.pending) < _KEPT_PENDING:
-                half = signature.half
-                parts = getattr(signature, "parts", () if half is None else (half,))
-                group.pending.append(
-                    Unit(seq, p2p, signature.op, number, signature.hash, parts[:1024], created)
-                )
-                dump.meanings.setdefault(signature.hash, signature.meaning)
+    seqs, kinds, dones, _, exchanges, _ = zip(*log.units, strict=True)
+    if any(exchanges):
+        group.last_p2p = max(seq for seq, p2p in zip(seqs, exchanges, strict=True) if p2p)
+        seqs, kinds, dones = _collectives(log)
+    for signature in set(kinds):
+        if len(dump.meanings) < 4096:
+            dump.meanings.setdefault(signature.hash, signature.meaning)
     if seqs:
         group.last = max(seqs)
-        group.first, group.signatures = _column(seqs, hashes, dump.wrapped)
+        ended = itertools.compress(seqs, dones)
+        group.last_done = max(ended, default=-1)
+        hashes = [signature.hash for signature in kinds]
+        group.first, group.signatures = _column(list(seqs), hashes)
+    unfinished = [unit for unit in log.units if not unit[2]]
+    group.pending_count = len(unfinished)
+    for seq, signature, _, number, p2p, created in unfinished[:_KEPT_PENDING]:
+        parts = signature.parts[:_MAX_PARTS]
+        group.pending.append(
+            Unit(seq, bool(p2p), signature.op, number, signature.hash, parts, created)
+        )
+        dump.meanings.setdefault(signature.hash, signature.meaning)
     return group
 
 
-def _column(seqs: list[int], hashes: list[int], wrapped: bool) -> tuple[int, bytes]:
+def _collectives(log: _Log) -> tuple[list[int], list[Any], list[bool]]:
+    """A group's units without sends and receives."""
+    kept = [unit for unit in log.units if not unit[4]]
+    return [unit[0] for unit in kept], [unit[1] for unit in kept], [unit[2] for unit in kept]
+
+
+def _column(seqs: list[int], hashes: list[int]) -> tuple[int, bytes]:
     """Signatures as one column from the first sequence number on, gaps filled with 0."""
-    del wrapped
     first, last = seqs[0], seqs[-1]
     if last - first + 1 == len(seqs) and all(map(int.__lt__, seqs, seqs[1:])):
         return first, array("Q", hashes).tobytes()

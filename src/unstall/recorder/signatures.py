@@ -29,7 +29,7 @@ _EQUAL_SIDES = frozenset({"all_reduce", "allreduce", "allreduce_coalesced", "bro
 class Signature:
     """One distinct kind of entry within a dump."""
 
-    __slots__ = ("closes", "half", "hash", "meaning", "op", "own_rank", "p2p")
+    __slots__ = ("closes", "half", "hash", "meaning", "op", "own_rank", "p2p", "parts", "special")
 
     def __init__(self, op: str, inputs: Any, outputs: Any, types: tuple[Any, Any]) -> None:
         self.op = op
@@ -45,6 +45,8 @@ class Signature:
             self.own_rank = own
             sends = match[1] == "send"
             self.half = Half(sends, peer, total_in if sends else total_out or total_in)
+        self.parts = () if self.half is None else (self.half,)
+        self.special = self.p2p or self.closes
         shared: list[Any] = [op]
         if op in _SAME_BOTH:
             shared += [numels_in, numels_out, types]
@@ -91,10 +93,10 @@ def _shown(sizes: Any) -> str:
 class Batch:
     """Stands for a coalesced batch where a signature is asked; built when its end is met."""
 
-    __slots__ = ("closes", "half", "hash", "meaning", "op", "p2p", "parts")
+    __slots__ = ("closes", "hash", "meaning", "op", "p2p", "parts")
 
     def __init__(self, closer: Signature, members: list[Signature]) -> None:
-        self.closes, self.half, self.op = True, None, closer.op
+        self.closes, self.op = True, closer.op
         self.p2p = any(member.p2p for member in members)
         self.parts = tuple(member.half for member in members if member.half is not None)
         shared = [closer.op, *(member.hash for member in members)]

@@ -1,0 +1,132 @@
+"""``unstall trace`` beside PyTorch's ``torchfrtrace`` on the same generated dumps, in one run.
+
+    python benchmarks/recorder/compare.py                  # 8, 64 and 256 ranks, one and three groups
+    python benchmarks/recorder/compare.py --ranks 8 64     # quicker
+    python benchmarks/recorder/compare.py --ranks 1024 --no-peer
+
+CPU seconds (user and system, all processes, start-up included) and peak resident memory of the
+largest process. Wall time is left out: it says more about the machine's other guests. At the end
+the exponents of growth: 1.0 is linear. torchfrtrace is skipped where it would take more than
+``--peer-limit`` CPU seconds (by its own last figure and quadratic growth).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from generate import write
+
+HERE = Path(__file__).resolve().parent
+
+
+class Cost:
+    """CPU seconds and peak memory of one command and its children."""
+
+    def __init__(self, cpu: float, peak: float, output: str) -> None:
+        self.cpu, self.peak, self.output = cpu, peak, output
+
+
+# Runs a command as the only child of a fresh process, so that its children's usage is its own.
+_METER = """
+import json, resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+unit = 1 if sys.platform == "darwin" else 1024
+print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss * unit,
+                  done.stdout.decode("utf-8", "replace")[:4000], done.returncode]))
+"""
+
+
+def measure(command: list[str]) -> Cost:
+    """Run a command to its end."""
+    text = subprocess.run(
+        [sys.executable, "-c", _METER, *command], stdout=subprocess.PIPE, check=True
+    ).stdout
+    cpu, peak, output, _ = json.loads(text)
+    return Cost(cpu, peak / 1e9, output)
+
+
+def own_command(folder: Path) -> list[str]:
+    """``unstall trace`` as installed, or from the source tree."""
+    code = (
+        "import typer; from unstall.commands.trace import trace; app = typer.Typer(); "
+        "app.command()(trace); app()"
+    )
+    return [sys.executable, "-c", code, str(folder), "--json"]
+
+
+def peer_command(folder: Path) -> list[str] | None:
+    """``torchfrtrace`` where torch is installed."""
+    beside = Path(sys.executable).parent / "torchfrtrace"
+    found = str(beside) if beside.exists() else shutil.which("torchfrtrace")
+    return [found, str(folder), "--prefix", "trace_"] if found else None
+
+
+def exponent(points: list[tuple[int, float]]) -> float | None:
+    """Slope of log cost over log size (least squares)."""
+    if len(points) < 2:
+        return None
+    xs = [math.log(size) for size, _ in points]
+    ys = [math.log(max(cost, 1e-9)) for _, cost in points]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    below = sum((x - mean_x) ** 2 for x in xs)
+    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / below
+
+
+def main() -> None:
+    """Measure, print a line for each setting and the exponents."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64, 256])
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--entries", type=int, nargs="+", default=[2000])
+    parser.add_argument("--repeat", type=int, default=1, help="the least of so many runs counts")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--peer-limit", type=float, default=600.0)
+    options = parser.parse_args()
+    base = measure([sys.executable, "-c", "import unstall.recorder, typer, rich"]).cpu
+    print(f"start-up alone: {base:.2f} CPU s; {os.cpu_count()} cores")
+    print(f"{'ranks':>6} {'entries':>8} {'groups':>7} | {'unstall':>9} {'peak GB':>8} {'us/entry':>9} | {'torchfrtrace':>12} {'peak GB':>8} | {'ratio':>6}")  # fmt: skip
+    ours: dict[tuple[str, int, int], list[tuple[int, float]]] = {}
+    for groups in options.groups:
+        for entries in options.entries:
+            last: tuple[int, float] | None = None
+            for ranks in options.ranks:
+                with tempfile.TemporaryDirectory(prefix="unstall-bench-") as name:
+                    folder = Path(name)
+                    write(folder, ranks, entries, groups)
+                    runs = [measure(own_command(folder)) for _ in range(options.repeat)]
+                    mine = min(runs, key=lambda cost: cost.cpu)
+                    verdict = json.loads(_whole(own_command(folder)))
+                    assert [s["rank"] for s in verdict["trace"]["suspects"]] == [3]
+                    peer = None
+                    command = None if options.no_peer else peer_command(folder)
+                    guess = last[1] * (ranks / last[0]) ** 1.3 if last else 0.0
+                    if command and guess < options.peer_limit:
+                        peer = measure(command)
+                        last = (ranks, peer.cpu)
+                net = max(mine.cpu - base, 1e-3)
+                ours.setdefault(("ranks", groups, entries), []).append((ranks, net))
+                ours.setdefault(("entries", groups, ranks), []).append((entries, net))
+                theirs = f"{peer.cpu:12.2f} {peer.peak:8.2f} | {peer.cpu / mine.cpu:6.1f}" if peer else f"{'-':>12} {'-':>8} | {'-':>6}"  # fmt: skip
+                print(f"{ranks:6} {entries:8} {groups:7} | {mine.cpu:9.2f} {mine.peak:8.2f} {net / ranks / entries * 1e6:9.2f} | {theirs}", flush=True)  # fmt: skip
+    for (what, groups, fixed), points in ours.items():
+        slope = exponent(points)
+        if slope is not None:
+            other = "entries" if what == "ranks" else "ranks"
+            print(f"growth with {what} ({groups} groups, {fixed} {other}), start-up apart: exponent {slope:.2f}")  # fmt: skip
+
+
+def _whole(command: list[str]) -> bytes:
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+
+
+if __name__ == "__main__":
+    main()
