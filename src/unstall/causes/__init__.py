@@ -12,7 +12,18 @@ from functools import lru_cache
 
 from unstall.causes.base import Cause
 
-SHARED = frozenset({"activity", "aftermath", "base", "deaths", "known_bugs", "reasons", "scene"})
+SHARED = frozenset(
+    {
+        "activity",
+        "aftermath",
+        "base",
+        "deaths",
+        "divergence",
+        "known_bugs",
+        "reasons",
+        "scene",
+    }
+)
 
 __all__ = ["Cause", "all_causes", "cause"]
 

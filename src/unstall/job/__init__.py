@@ -267,4 +267,9 @@ def _members(
     ended = [end.rank for end in job.all(ProcessEnd) if end.rank is not None]
     if ended and max(ended) < 65_536:
         return tuple(range(max(max(ended), highest) + 1)), False
+    told = waiting | set(stall.heard) | set(stall.statuses)
+    last = max(told, default=-1)
+    if 1 <= last < 65_536 and len(waiting) * 2 > last and len(told) <= last:
+        # ranks are counted from 0: where most are heard, a gap among them is a rank too
+        return tuple(range(last + 1)), False
     return None, False
