@@ -35,25 +35,32 @@ BAR = "  7%|▋         | 312/4410 [41:26<9:02:03,  7.94s/it]"
     ],
 )  # fmt: skip
 def test_glued(line: str, parts: list[str]) -> None:
-    assert [piece.text for piece in unglue(line)] == parts
+    assert [piece.text for piece in unglue(line) or ()] == parts
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        E0, BAR, BAR + "  ", "frame #3: f(x) + 0x3 (0x7f in /a/b.so)", "a.cpp:12: note: b",
-        "host2:9:10 [0] NCCL INFO a", "[2026-03-04 11:32:40] host2:9:10 [0] misc/socket.cc:50 NCCL WARN x",
-        "2026-03-04 11:32:40,123 [W socket.cpp:601] x", "see ProcessGroupNCCL.cpp:828 for [rank0]", "",
+        E0,
+        BAR,
+        BAR + "  ",
+        "frame #3: f(x) + 0x3 (0x7f in /a/b.so)",
+        "a.cpp:12: note: b",
+        "host2:9:10 [0] NCCL INFO a",
+        "[2026-03-04 11:32:40] host2:9:10 [0] misc/socket.cc:50 NCCL WARN x",
+        "2026-03-04 11:32:40,123 [W socket.cpp:601] x",
+        "see ProcessGroupNCCL.cpp:828 for [rank0]",
+        "",
         "Exception raised from f at ../c10/cuda/CUDAException.cpp:43 (most recent call first):",
     ],
-)  # fmt: skip
+)
 def test_whole(line: str) -> None:
-    assert unglue(line) == [Piece(line, other=False)]
+    assert unglue(line) is None
 
 
 def test_who_wrote_what_follows() -> None:
-    assert [piece.other for piece in unglue(BAR + E0)] == [False, True]
-    assert [piece.other for piece in unglue(BAR + BAR)] == [False, False]
+    assert [piece.other for piece in unglue(BAR + E0) or ()] == [False, True]
+    assert [piece.other for piece in unglue(BAR + BAR) or ()] == [False, False]
 
 
 def test_a_stack_in_one_string() -> None:
@@ -65,5 +72,5 @@ def test_a_stack_in_one_string() -> None:
 
 @given(st.text(alphabet="[]rank01E: <,?s/it%|()pidCNcp.W#fme\n", max_size=200))
 def test_parts_are_the_line(line: str) -> None:
-    parts = [piece.text for piece in unglue(line)]
+    parts = [piece.text for piece in unglue(line) or [Piece(line, other=False)]]
     assert "".join("".join(parts).split()) == "".join(line.split())

@@ -10,8 +10,9 @@ import re
 from typing import NamedTuple
 
 _A = re.ASCII
-# Where another writer's record begins. Each alternative starts with a literal or stands behind a
-# character that cannot belong to it, so that the search stays linear.
+# Where another writer's record begins. Each alternative begins with few characters, so that most
+# places of a line are passed at once; those that begin with any are looked for only where a word
+# of theirs stands.
 _RECORD = re.compile(
     r"""
       \[rank\d{1,6}\]:(?:\[[VIWEF][\ \d]|[VIWEF]\d{4}\ |\ Traceback|\ \ )
@@ -21,19 +22,22 @@ _RECORD = re.compile(
       [^\s:\]]{1,80}:\d
     | \((?:EngineCore|APIServer|Worker|VllmWorker|RayWorkerWrapper)[\w.]{0,40}\ (?:rank=\d{1,6}\ )?
       pid=\d{1,10}\)\ (?:INFO|WARN|ERROR|DEBUG|Traceback|\ )
-    | (?<![\w.-])[A-Za-z0-9][\w.-]{0,63}:\d{1,8}:\d{1,8}\ \[\d{1,3}\]\ (?:NCCL\ |[\w/]{1,60}\.cc:\d)
-    | terminate\ called\ (?:after\ throwing|without\ an\ active)
-    | (?<=\S)\ {0,2}frame\ \#\d{1,4}:[ ]
     """,
     re.VERBOSE | _A,
 )
-# One of these stands in every line that holds such a beginning; they cost less to look for.
-_HINTS = (".cpp:", ".hpp:", "[rank", ".py:", "pid=", "NCCL ", "terminate called", "frame #",
-          ".h:", ".cc:", ".cu:")  # fmt: skip
+_RECORD_HINT = re.compile(r"\[rank\d|\.(?:cpp|hpp|h|cc|cu|py):\d|pid=\d", _A)
+_RARER = (
+    ("NCCL ", re.compile(
+        r"(?<![\w.-])[A-Za-z0-9][\w.-]{0,63}:\d{1,8}:\d{1,8} \[\d{1,3}\] "
+        r"(?:NCCL |[\w/]{1,60}\.cc:\d)", _A), True),
+    ("terminate called", re.compile(
+        r"terminate called (?:after throwing|without an active)"), True),
+    ("frame #", re.compile(r"(?<=\S) {0,2}frame #\d{1,4}: ", _A), False),
+)  # fmt: skip
 _STAMP = re.compile(r"\s{0,4}\[?[\d/:., TZ+-]{8,40}\]?:?\s{0,4}", _A)
+_WORD = re.compile(r"\S")
 # The end of a tqdm bar: [elapsed<remaining, rate, postfix].
 _BAR_END = re.compile(r"\[\d[\d:]{0,12}<[\d:?, days]{1,20}, [^\]\[\n]{0,300}\]", _A)
-_ESCAPED_STACK = re.compile(r"\\n {0,4}(?:File |frame #|\[rank\d|Traceback|Exception raised|\w)")
 _UNESCAPE = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\'": "'", "\\\\": "\\", "\\r": ""}
 _ESCAPES = re.compile(r"\\[nrt\"'\\]")
 
@@ -50,18 +54,22 @@ class Piece(NamedTuple):
     other: bool
 
 
-def unglue(text: str) -> list[Piece]:
-    """The records of one line; mostly one."""
+def unglue(text: str) -> list[Piece] | None:
+    """The records of one line; ``None`` where it is one record."""
     cuts: dict[int, bool] = {}
-    if any(hint in text for hint in _HINTS):
+    if _RECORD_HINT.search(text, 1) is not None:
         for found in _RECORD.finditer(text, 1):
-            cuts[found.start()] = not found[0].lstrip().startswith("frame #")
+            cuts[found.start()] = True
+    for word, pattern, other in _RARER:
+        if word in text:
+            for found in pattern.finditer(text, 1):
+                cuts.setdefault(found.start(), other)
     if "<" in text and "]" in text:
         for found in _BAR_END.finditer(text):
-            if text[found.end() :].strip():
+            if _WORD.search(text, found.end()) is not None:
                 cuts.setdefault(found.end(), False)
     if not cuts:
-        return [Piece(text, other=False)]
+        return None
     pieces: list[Piece] = []
     start, other = 0, False
     for cut in [*sorted(cuts), len(text)]:
@@ -71,7 +79,7 @@ def unglue(text: str) -> list[Piece]:
         if part.strip():
             pieces.append(Piece(part if not start or other else part.lstrip(), other))
         start, other = cut, cuts.get(cut, False)
-    return pieces
+    return pieces if len(pieces) > 1 else None
 
 
 def unescape(text: str) -> str:

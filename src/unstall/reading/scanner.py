@@ -72,35 +72,38 @@ class Scanner:
 
     def __iter__(self) -> Iterator[Line]:
         kept, unwrapper = self._kept, self._unwrapper
+        out: list[Line] = []
         for number, raw, whole in physical_lines(self._chunks):
             self.lines = number
             text = controls(decode(raw))
-            if kept is not None and (whole or raw):
+            if kept is not None and kept.whole:
                 self._keep(number, text, kept)
-            if not whole or "\r" in text:
-                yield from self._physical(unwrapper.flush())
+            if whole and "\r" not in text:
+                for begun, joined in unwrapper.feed(number, text):
+                    self._logical(begun, joined, out)
+            else:
+                for begun, joined in unwrapper.flush():
+                    self._logical(begun, joined, out)
                 for part in text.split("\r"):
                     if part.strip():
-                        yield from self._logical(number, part)
-                continue
-            yield from self._physical(unwrapper.feed(number, text))
-        yield from self._physical(unwrapper.flush())
+                        self._logical(number, part, out)
+            if out:
+                yield from out
+                out.clear()
+        for begun, joined in unwrapper.flush():
+            self._logical(begun, joined, out)
         for number, stripped in self._cut.values():
-            yield from self._spoken(number, stripped, stripped.text)
+            self._spoken(number, stripped, stripped.text, out)
         self._cut.clear()
+        yield from out
 
     def _keep(self, number: int, text: str, kept: Kept) -> None:
         if len(kept.lines) >= number:
             return  # a further part of a very long line
-        if kept.whole:
-            last = text.rpartition("\r")[2] if "\r" in text else text
-            kept.add(self._prefixes.strip(markup(last)).text[:LONGEST].replace("\n", " "))
+        last = text.rpartition("\r")[2] if "\r" in text else text
+        kept.add(self._prefixes.strip(markup(last)).text[:LONGEST].replace("\n", " "))
 
-    def _physical(self, lines: Iterable[tuple[int, str]]) -> Iterator[Line]:
-        for number, text in lines:
-            yield from self._logical(number, text)
-
-    def _logical(self, number: int, text: str) -> Iterator[Line]:
+    def _logical(self, number: int, text: str, out: list[Line]) -> None:
         written = text[:LONGEST]
         text = markup(written)
         # Addresses are taken out of the text; they stay in the line as written.
@@ -111,7 +114,7 @@ class Scanner:
             if joined is None:
                 return
             number, stripped = joined
-        yield from self._spoken(number, stripped, raw)
+        self._spoken(number, stripped, raw, out)
 
     def _join(self, number: int, stripped: Stripped) -> tuple[int, Stripped] | None:
         """Parts of one line that a container runtime cut (CRI's ``P``, Docker's 16 KiB)."""
@@ -126,26 +129,34 @@ class Scanner:
             return None
         return number, stripped
 
-    def _spoken(self, number: int, stripped: Stripped, raw: str) -> Iterator[Line]:
+    def _spoken(self, number: int, stripped: Stripped, raw: str, out: list[Line]) -> None:
         """The lines of one speaker's text: several where it was packed into one."""
-        text = unescape(stripped.text)
+        text = stripped.text
+        if "\\n" in text:
+            text = unescape(text)
         if "\n" not in text:
-            yield from self._pieces(number, text, stripped.fields, stripped.moment, raw)
+            self._pieces(number, text, stripped.fields, stripped.moment, raw, out)
             return
         for part in text.split("\n"):
             inner = markup(controls(part).replace("\r", " "))
             again = self._prefixes.strip(inner, stripped.fields, stripped.moment)
-            yield from self._pieces(number, again.text, again.fields, again.moment, inner)
+            self._pieces(number, again.text, again.fields, again.moment, inner, out)
 
     def _pieces(
-        self, number: int, text: str, fields: Fields, moment: Moment | None, raw: str
-    ) -> Iterator[Line]:
+        self,
+        number: int,
+        text: str,
+        fields: Fields,
+        moment: Moment | None,
+        raw: str,
+        out: list[Line],
+    ) -> None:
         if text.startswith("```") and len(text) < 40:
             return  # a code fence is no program's line
         place = Place(self._name, number)
         pieces = unglue(text)
-        if len(pieces) == 1:
-            yield Line(place, text[:LONGEST], raw[:RAW], self._speakers.of(fields), moment)
+        if pieces is None:
+            out.append(Line(place, text[:LONGEST], raw[:RAW], self._speakers.of(fields), moment))
             return
         for piece in pieces:
             said = piece.text
@@ -153,7 +164,7 @@ class Scanner:
                 outer = {name: fields[name] for name in _OUTER if name in fields}
                 again = self._prefixes.strip(said, outer, moment)
                 fields, said = again.fields, again.text
-            yield Line(place, said, piece.text[:RAW], self._speakers.of(fields), moment)
+            out.append(Line(place, said, piece.text[:RAW], self._speakers.of(fields), moment))
 
 
 def scan(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 _LONGEST = 64 * 1024
@@ -37,7 +37,7 @@ _SENTENCES = (
     ("Timeout at NCCL work:", "last completed NCCL work:"),
     ("is running collective: CollectiveFingerPrint(", "but Rank"),
 )
-_HINTS = ("atchdog", "NCCL work", "dump signal", "CollectiveFingerPrint(")
+_HINT = re.compile(r"atchdog|NCCL work|dump signal|CollectiveFingerPrint\(")
 _LINES = 8  # that such a sentence may take
 _COMMON = frozenset({72, 78, 79, 80, 96, 100, 110, 120, 128, 130, 132, 140, 150, 160, 180, 200})
 
@@ -88,39 +88,39 @@ class Unwrapper:
         self._end = ""  # how the sentence held back ends; empty while joining by column
         self._last = ""
 
-    def feed(self, number: int, text: str) -> Iterator[tuple[int, str]]:
+    def feed(self, number: int, text: str) -> Sequence[tuple[int, str]]:
         """The lines that are complete once this one has come, each with its first number."""
+        done: Sequence[tuple[int, str]] = ()
         if self._parts:
             if self._goes_on(text):
                 self._parts.append(text)
                 self._last = text
                 self._size += len(text)
                 if self._end and self._end in text[-2000:] + self._tail():
-                    yield from self.flush()
-                return
-            yield from self.flush()
-        end = "" if self._full(text) else _open_end(text)
-        if end or self._full(text):
+                    return self.flush()
+                return ()
+            done = self.flush()
+        full = self.column is not None and self._full(text)
+        end = "" if full or _HINT.search(text) is None else _open_end(text)
+        if end or full:
             self._number, self._parts, self._end = number, [text], end
             self._last, self._size = text, len(text)
-        else:
-            yield number, text
+            return done
+        return [*done, (number, text)] if done else ((number, text),)
 
-    def flush(self) -> Iterator[tuple[int, str]]:
+    def flush(self) -> Sequence[tuple[int, str]]:
         """What was held back."""
         parts, self._parts = self._parts, []
         if not parts:
-            return
+            return ()
         if not self._end:
-            yield self._number, "".join(parts)
-            return
+            return ((self._number, "".join(parts)),)
         joined = parts[0]
         for part in parts[1:]:
             joined += _between(joined, part) + part
         if self._end in joined:
-            yield self._number, joined
-        else:
-            yield from enumerate(parts, self._number)
+            return ((self._number, joined),)
+        return list(enumerate(parts, self._number))
 
     def _full(self, text: str) -> bool:
         column = self.column
@@ -142,8 +142,6 @@ class Unwrapper:
 
 def _open_end(text: str) -> str:
     """How the sentence ends that begins in this line and does not end in it."""
-    if not any(hint in text for hint in _HINTS):
-        return ""
     for start, end in _SENTENCES:
         at = text.find(start)
         if at >= 0 and end not in text[at:]:
