@@ -44,12 +44,20 @@ def wave_reading(
         return None
     version = match.version or versions.get("vllm")
     interval = stepping.wave_interval(version)
-    known = stepping.startup(
-        version,
-        _number(program, "max_num_seqs", "vllm_max_num_seqs") or 256,
-        enforce_eager=_switch(program, "enforce_eager", "vllm_enforce_eager"),
-    )
-    if known is None:
+    given = _number(program, "max_num_seqs", "vllm_max_num_seqs")
+    known = [
+        start
+        for sequences in ((given,) if given else _defaults(program))
+        if (
+            start := stepping.startup(
+                version,
+                sequences,
+                enforce_eager=_switch(program, "enforce_eager", "vllm_enforce_eager"),
+            )
+        )
+        is not None
+    ]
+    if not known:
         return WaveReading(
             None,
             say(
@@ -62,29 +70,32 @@ def wave_reading(
             1.0,
             stepping.ENGINE,
         )
-    positions = [stepping.wave_position(seq, count, interval) for count in known.counts]
-    for position in positions:
-        if position is not None and position.first_of_wave:
-            return WaveReading(
-                True,
-                say(
-                    "{seq} = {startup} + {interval} x {waves} + 1: the operations of start-up, a "
-                    "whole number of {interval}-step waves, and one: the hang is at the first step "
-                    "of a new wave (by chance this would be 1 in {interval})",
-                    seq=seq,
-                    startup=position.startup,
-                    interval=interval,
-                    waves=position.intervals,
-                ),
-                len(known.counts) / interval,
-                known.source,
-                known.assumptions,
-            )
-    at = positions[0]
+    residues = {count % interval for start in known for count in start.counts}
+    for start in known:
+        for count in start.counts:
+            position = stepping.wave_position(seq, count, interval)
+            if position is not None and position.first_of_wave:
+                return WaveReading(
+                    True,
+                    say(
+                        "{seq} = {startup} + {interval} x {waves} + 1: the operations of start-up, "
+                        "a whole number of {interval}-step waves, and one: the hang is at the "
+                        "first step of a new wave (by chance this would be {chance} in {interval})",
+                        seq=seq,
+                        startup=position.startup,
+                        interval=interval,
+                        waves=position.intervals,
+                        chance=len(residues),
+                    ),
+                    len(residues) / interval,
+                    start.source,
+                    start.assumptions,
+                )
+    at = stepping.wave_position(seq, known[0].counts[0], interval)
     if at is None:
         return None
     return WaveReading(
-        False,
+        False if given else None,
         say(
             "with {startup} operations of start-up, {seq} is step {step} of a {interval}-step wave",
             startup=at.startup,
@@ -93,9 +104,18 @@ def wave_reading(
             interval=interval,
         ),
         1.0,
-        known.source,
-        known.assumptions,
+        known[0].source,
+        known[0].assumptions,
     )
+
+
+def _defaults(program: Program | None) -> tuple[int, ...]:
+    """Plausible ``max_num_seqs`` where none was given, most likely first.
+
+    ms-swift 3.x passes 256. vLLM's own default is 256, on GPUs of 70 GiB and more except the A100
+    1024 (0.9 to 0.11, ``vllm/engine/arg_utils.py``: ``_set_default_args``).
+    """
+    return (256,) if program is not None and program.software == "ms-swift" else (256, 1024)
 
 
 def _number(program: Program | None, *flags: str) -> int | None:

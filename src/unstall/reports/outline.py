@@ -341,7 +341,9 @@ def _points(
             Point(
                 speak(item.text, language),
                 (_cite(item.place),) if item.place else (),
-                strength=speak(words.strength(item.weight), language) if strengths else "",
+                strength=speak(words.strength(item.weight), language)
+                if strengths and item.weight > 0
+                else "",
                 source=clean(item.source or ""),
             )
         )

@@ -1,0 +1,56 @@
+"""CPU time of ``unstall diagnose`` on the founding reports, start-up included.
+
+Measured as CPU seconds of whole processes (user and system), best of several, beside
+``python -c pass`` and ``python -c "import torch"`` (where torch is installed) in the same run; the
+ratio is what can be compared between machines.
+
+    python -m benchmarks.startup
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+CASES = Path(__file__).parents[1] / "tests" / "cases"
+RUNS = 5
+
+
+def cpu_seconds(command: Sequence[str]) -> float:
+    """Least CPU time of a command over a few runs."""
+    best = float("inf")
+    for _ in range(RUNS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
+        best = min(best, used)
+    return best
+
+
+def main() -> None:
+    """Print one row for each command."""
+    run = [sys.executable, "-c", "from unstall.commands import main; main()"]
+    rows: list[tuple[str, list[str]]] = [
+        ("python -c pass", [sys.executable, "-c", "pass"]),
+        ("unstall --version", [*run, "--version"]),
+    ]
+    for name in ("f00-vllm-illegal-access", "f02-grpo-rollout-server"):
+        rows.append((f"unstall diagnose {name}", [*run, "diagnose", str(CASES / name / "report.txt")]))
+    if importlib.util.find_spec("torch") is not None:
+        rows.append(("python -c 'import torch'", [sys.executable, "-c", "import torch"]))
+    print(f"{'command':<44} {'CPU s':>7} {'ratio':>7}   (best of {RUNS}, {os.cpu_count()} cores)")
+    base = None
+    for title, command in rows:
+        seconds = cpu_seconds(command)
+        base = base or seconds
+        print(f"{title:<44} {seconds:>7.3f} {seconds / base:>7.1f}")
+
+
+if __name__ == "__main__":
+    main()
