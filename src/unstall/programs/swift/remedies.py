@@ -40,7 +40,7 @@ def remedies(
         found.append(
             Fix(
                 say(
-                    "update ms-swift to {version} or later: it starts independent engines for each "
+                    "update ms-swift to release {version} or later: it starts independent engines for each "
                     "slice of devices (pull request 9295)",
                     version=FIXED,
                 )
