@@ -22,6 +22,7 @@ SHARED = frozenset(
         "known_bugs",
         "reasons",
         "scene",
+        "servers",
     }
 )
 

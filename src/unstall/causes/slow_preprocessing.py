@@ -4,125 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from unstall.causes.activity import apart_evidence
 from unstall.causes.base import (
+    DECISIVE,
     FAIR,
     STRONG,
     WEAK,
     Cause,
     LookAlike,
-    collective_of,
     evidence,
     excerpt,
-    group_of,
     origin_of,
     ranks_text,
 )
 from unstall.causes.reasons import (
-    absence,
-    began,
-    began_evidence,
     boilerplate,
     died_before,
-    excerpts_of,
-    last_before,
-    network_trouble,
+    network_before,
     no_network_trouble,
-    waiting,
 )
-from unstall.job import Blocked, Job
+from unstall.causes.scene import Scene, scenes, waits_elsewhere
+from unstall.job import Job
 from unstall.model.facts import NcclInit, Phase, Progress, StoreFailure
 from unstall.model.findings import Change, Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Program
-from unstall.model.text import say
+from unstall.model.text import Text, say
 
 PREPARING = ("tokenize", "load-data")
 
 
 def examine(job: Job) -> Iterable[Finding]:
-    """A claim for the first stall that is a group's first collective, or for a late unique id."""
-    blocked = next((b for b in job.blocked if b.stall.is_first_collective), None)
-    if blocked is not None and not _serves(blocked.program) and not blocked.everyone_waits:
-        finding = _stalled(job, blocked)
+    """A claim for the first wait that is a group's first collective, or for a late unique id."""
+    told = scenes(job)
+    for scene in told:
+        if not scene.few_missing and not scene.seen.split:
+            continue
+        if scene.blocked is not None and scene.blocked.everyone_waits:
+            continue
+        finding = _waited(job, scene)
         if finding is not None:
             yield finding
-        return
+            return
     late = [f for f in job.all(StoreFailure) if f.kind in ("unique-id", "wait-timeout")]
     bars = [bar for bar in job.all(Progress) if _prepares(bar)]
-    if late and bars and not job.blocked:
-        yield _unpublished(job, late[0], bars[-1])
+    unfinished = next((bar for bar in reversed(bars) if not _ended(bar)), None)
+    if late and unfinished is not None and not job.blocked:
+        yield _unpublished(job, late[0], unfinished)
 
 
-def _stalled(job: Job, blocked: Blocked) -> Finding | None:
-    stall = blocked.stall
-    bars = [bar for bar in last_before_or_during(job, blocked) if _prepares(bar)]
-    phases = [p for p in last_before(job, Phase, blocked) if p.kind in PREPARING]
-    if not bars and not phases:
+def _waited(job: Job, scene: Scene) -> Finding | None:
+    stall = scene.blocked.stall if scene.blocked is not None else None
+    apart = apart_evidence(scene.seen, ("prepare", "load"), DECISIVE)
+    starting = stall.is_first_collective if stall is not None else scene.told == "barrier"
+    bars = [bar for bar in last_before_or_during(job, scene) if _prepares(bar)] if starting else []
+    phases = _phases(job, scene) if starting else []
+    if not bars and not phases and not apart:
         return None
-    support: list[Evidence] = [
-        waiting(blocked),
-        evidence(
-            say(
-                "it is the first collective of the group, a barrier or the like: ranks meet there "
-                "after preparing data"
+    support: list[Evidence] = [*scene.support]
+    if stall is not None and starting:
+        support.append(
+            evidence(
+                say(
+                    "it is the first collective of the group, a barrier or the like: ranks meet "
+                    "there after preparing data"
+                )
+                if stall.looks_like_barrier
+                else say(
+                    "it is the first collective of the group: nothing was ever completed in it"
+                ),
+                FAIR if stall.looks_like_barrier else WEAK,
+                stall.first,
             )
-            if stall.looks_like_barrier
-            else say("it is the first collective of the group: nothing was ever completed in it"),
-            FAIR if stall.looks_like_barrier else WEAK,
-            stall.first,
-        ),
-        *absence(blocked),
-        *began_evidence(job, blocked),
+        )
+    against: list[Evidence] = [
+        *died_before(job, scene.blocked),
+        *waits_elsewhere(job, scene),
+        *network_before(job, scene.first),
     ]
-    against: list[Evidence] = list(died_before(job, blocked))
-    missing = blocked.absent
+    support.extend(apart)
     if bars:
-        support.extend(_bar_evidence(job, blocked, bars[0]))
-    else:
-        unfinished = not phases[0].finished
+        support.extend(_bar_evidence(scene, bars[0]))
+    elif phases:
         support.append(
             evidence(
                 say(
                     "the last phase told before the wait is data preparation: {quote}",
                     quote=phases[0].quote[:120],
                 ),
-                FAIR if unfinished else WEAK,
+                WEAK if phases[0].finished else FAIR,
                 phases[0],
             )
         )
-    if job.all(NcclInit) and any(i.stage == "complete" for i in job.all(NcclInit)):
+    complete = next((init for init in job.all(NcclInit) if init.stage == "complete"), None)
+    if complete is not None:
         against.append(
             evidence(
                 say("communicators were complete on the ranks that waited"),
                 WEAK,
-                job.all(NcclInit)[0],
+                complete,
             )
         )
-    for trouble in network_trouble(job)[:1]:
-        if job.chronology.before(trouble, stall.first) is not False:
-            against.append(
-                evidence(say("the network complained before the time-outs"), FAIR, trouble)
-            )
+    missing = scene.missing if scene.few_missing else ()
     return Finding(
         cause="slow-preprocessing",
-        summary=say(
-            "{ranks} was still preparing data when the others' first collective timed out.",
-            ranks=ranks_text(missing),
-        )
-        if len(missing) == 1
-        else say("One rank was still preparing data when the others' first collective timed out."),
+        summary=_summary(missing, starting),
         support=tuple(support),
         against=tuple(against),
-        fixes=_fixes(job, blocked.program),
+        fixes=_fixes(scene.program),
         next_step=say(
             "compare the time that preparation takes with the time-out; a stack of the missing "
             "rank (py-spy dump --pid PID) shows it in the data-set code"
         ),
-        origin=origin_of(
-            blocked.program, missing if len(missing) <= 2 else (), group=group_of(blocked)
-        ),
-        collective=collective_of(blocked),
-        waiting_ranks=tuple(sorted(r for r in stall.waiters if r >= 0)),
-        started_at=began(job, blocked),
+        origin=origin_of(scene.program, missing if len(missing) <= 2 else (), group=scene.group),
+        collective=scene.collective,
+        waiting_ranks=scene.waiters,
+        started_at=scene.began,
         exonerated=(
             *no_network_trouble(job),
             *boilerplate(job),
@@ -132,27 +128,65 @@ def _stalled(job: Job, blocked: Blocked) -> Finding | None:
                 (),
             ),
         ),
-        excerpts=(*excerpts_of(blocked), *(excerpt(bar, "origin") for bar in bars[:2])),
+        excerpts=(*scene.excerpts, *(excerpt(bar, "origin") for bar in bars[:2])),
     )
 
 
-def last_before_or_during(job: Job, blocked: Blocked) -> list[Progress]:
-    """Bars up to the last time-out of the stall, the latest first: lines of ranks interleave."""
-    last = max(fact.place for fact in blocked.stall.waiters.values())
+def _summary(missing: tuple[int, ...], starting: bool) -> Text:
+    if not starting:
+        return say(
+            "{ranks} was still preparing its next batch while the others waited for it.",
+            ranks=ranks_text(missing) if missing else say("one rank"),
+        )
+    if len(missing) == 1:
+        return say(
+            "{ranks} was still preparing data when the others' first collective timed out.",
+            ranks=ranks_text(missing),
+        )
+    return say("One rank was still preparing data when the others' first collective timed out.")
+
+
+def _phases(job: Job, scene: Scene) -> list[Phase]:
+    """Data preparation as the last thing told before the wait, by none of those that waited."""
+    before = [
+        phase
+        for phase in job.all(Phase)
+        if job.chronology.before(phase, scene.first) is not False
+        and (phase.speaker.rank is None or phase.speaker.rank not in scene.waiters)
+    ]
+    before.sort(key=lambda phase: phase.place, reverse=True)
+    if not before or before[0].kind not in (*PREPARING, "init"):
+        return []
+    return [phase for phase in before if phase.kind in PREPARING][:1]
+
+
+def last_before_or_during(job: Job, scene: Scene) -> list[Progress]:
+    """Bars up to the last time-out of the wait, the latest first: lines of ranks interleave.
+
+    A bar of a rank that waits itself tells nothing of the missing one.
+    """
+    facts = list(scene.blocked.stall.waiters.values()) if scene.blocked is not None else []
+    last = max((fact.place for fact in facts), default=scene.first.place)
     bars = [
         bar
         for bar in job.all(Progress)
-        if bar.place.source != last.source or bar.place.line <= last.line
+        if (bar.place.source != last.source or bar.place.line <= last.line)
+        and (bar.speaker.rank is None or bar.speaker.rank not in scene.waiters)
     ]
-    return sorted(bars, key=lambda bar: bar.place, reverse=True)
+    return sorted(bars, key=lambda bar: (not _ended(bar), bar.place), reverse=True)
 
 
-def _bar_evidence(job: Job, blocked: Blocked, bar: Progress) -> list[Evidence]:
-    del job
+def _ended(bar: Progress) -> bool:
+    """Whether the bar had reached its total."""
+    if bar.total is None:
+        return bar.done is not None and bar.remaining is None
+    return bar.done is not None and bar.done >= bar.total
+
+
+def _bar_evidence(scene: Scene, bar: Progress) -> list[Evidence]:
     found: list[Evidence] = []
     shown = bar.label.strip() or bar.quote[:60]
-    unfinished = bar.done is None or bar.total is None or bar.done < bar.total
-    if unfinished:
+    if not _ended(bar):
         found.append(
             evidence(
                 say(
@@ -176,7 +210,7 @@ def _bar_evidence(job: Job, blocked: Blocked, bar: Progress) -> list[Evidence]:
                     bar,
                 )
             )
-    limit = blocked.stall.timeout_ms
+    limit = scene.limit_ms
     if bar.elapsed and limit and 0.5 <= bar.elapsed * 1000 / limit <= 2:
         found.append(
             evidence(
@@ -226,10 +260,6 @@ def _prepares(bar: Progress) -> bool:
     return any(word in label for word in words)
 
 
-def _serves(program: Program | None) -> bool:
-    return program is not None and program.role in ("rollout", "inference", "reward")
-
-
 def _unpublished(job: Job, late: StoreFailure, bar: Progress) -> Finding:
     return Finding(
         cause="slow-preprocessing",
@@ -248,7 +278,7 @@ def _unpublished(job: Job, late: StoreFailure, bar: Progress) -> Finding:
             ),
             evidence(say("“{label}” was still running", label=bar.label.strip()[:80]), STRONG, bar),
         ),
-        fixes=_fixes(job, job.trainer),
+        fixes=_fixes(job.trainer),
         next_step=say("compare the time that preparation takes with the store's time-out"),
         origin=origin_of(job.trainer, (0,)),
         started_at=None,
@@ -257,8 +287,7 @@ def _unpublished(job: Job, late: StoreFailure, bar: Progress) -> Finding:
     )
 
 
-def _fixes(job: Job, program: Program | None) -> tuple[Fix, ...]:
-    del job
+def _fixes(program: Program | None) -> tuple[Fix, ...]:
     fixes = [
         Fix(
             say(

@@ -165,8 +165,10 @@ class Phases(Sentences):
         ),
         _phase(
             "reward",
-            "eward",
-            r"(?:[Cc]omput(?:e|ing)|[Cc]alculating|[Ss]coring) (?:the )?(?:\w{1,20} )?rewards?\b"
+            # verl's reward managers print samples under these words while they score
+            "eward|[prompt]|[ground_truth]",
+            r"^\[(?:prompt|ground_truth)\] |(?:[Cc]omput(?:e|ing)|[Cc]alculating|[Ss]coring) "
+            r"(?:the )?(?:\w{1,20} )?rewards?\b"
             r"|[Ss]tart (?:the )?reward|[Rr]eward (?:computation|scoring) (?:start|begin)",
         ),
         _phase(
