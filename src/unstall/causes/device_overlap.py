@@ -223,8 +223,8 @@ def _crowded(job: Job, conflicts: Sequence[Judgement]) -> _Found | None:
                 [
                     evidence(
                         say(
-                            "the engine found less free memory on its device than it wants: another "
-                            "program had it"
+                            "the engine found less free memory on its device than it wants: "
+                            "another program had it"
                         ),
                         FAIR + WEAK,
                         exception,
@@ -241,8 +241,8 @@ def _crowded(job: Job, conflicts: Sequence[Judgement]) -> _Found | None:
                 [
                     evidence(
                         say(
-                            "device {device} ran out of memory while another process held {size} GiB "
-                            "of it",
+                            "device {device} ran out of memory while another process held "
+                            "{size} GiB of it",
                             device=short.device if short.device is not None else "?",
                             size=round(max(large) / 1024, 1),
                         ),

@@ -54,7 +54,7 @@ _LINK = re.compile(r"port error|link down|Link down|port_err|fatal|async event",
 
 
 def examine(job: Job) -> Iterable[Finding]:
-    """One claim for the first complaint of the fabric or of a socket, unless a death explains it."""
+    """One claim for the first complaint of the fabric, of a socket, or of lost peers."""
     fabric = [w for w in job.all(NcclWarning) if w.topic == "ib" and w.values.get("status") != "5"]
     fabric = fabric or [w for w in job.all(NcclWarning) if w.topic == "ib"]
     failing = [w for w in fabric if _failing(w)]

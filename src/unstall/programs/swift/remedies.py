@@ -40,8 +40,8 @@ def remedies(
         found.append(
             Fix(
                 say(
-                    "update ms-swift to release {version} or later: it starts independent engines for each "
-                    "slice of devices (pull request 9295)",
+                    "update ms-swift to release {version} or later: it starts independent engines "
+                    "for each slice of devices (pull request 9295)",
                     version=FIXED,
                 )
             )
