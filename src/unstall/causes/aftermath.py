@@ -112,9 +112,14 @@ class Aftermath(msgspec.Struct, frozen=True, kw_only=True):
         origin: Origin | None = None,
         exonerated: Sequence[Exonerated] = (),
         excerpts: Sequence[Excerpt] = (),
+        shown_as: str = "origin",
         ceiling: float = 0.97,
     ) -> Finding:
-        """The claim that this death is what happened, with its consequences."""
+        """The claim that this death is what happened, with its consequences.
+
+        ``shown_as`` is the role of the fact's line among the excerpts: a watchdog's line can be all
+        that tells of a death and is still a messenger's.
+        """
         ruled_out = {item.id: item for item in (*exonerated, *self.exonerated) if item.id != cause}
         return Finding(
             cause=cause,
@@ -128,7 +133,7 @@ class Aftermath(msgspec.Struct, frozen=True, kw_only=True):
             waiting_ranks=self.waiting,
             started_at=self.began,
             exonerated=tuple(ruled_out.values()),
-            excerpts=(excerpt(self.fact, "origin"), *excerpts, *self.excerpts),
+            excerpts=(excerpt(self.fact, shown_as), *excerpts, *self.excerpts),
             timeline=self.timeline,
             ceiling=ceiling,
         )

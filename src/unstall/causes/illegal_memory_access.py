@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from unstall.causes.aftermath import aftermath
 from unstall.causes.base import (
     FAIR,
     STRONG,
@@ -13,10 +14,14 @@ from unstall.causes.base import (
     evidence,
     excerpt,
     origin_of,
+    ranks_text,
 )
+from unstall.causes.deaths import related, survived_evidence
+from unstall.causes.gpu_hardware import XIDS as HARDWARE_XIDS
 from unstall.job import Job
 from unstall.model.facts import (
     CudaError,
+    CudaOutOfMemory,
     DeviceAssert,
     DriverEvent,
     NcclError,
@@ -39,7 +44,6 @@ NAMES = frozenset(
     }
 )
 XIDS = frozenset({13, 31, 43})
-HARDWARE_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 
 
 def examine(job: Job) -> Iterable[Finding]:
@@ -49,8 +53,10 @@ def examine(job: Job) -> Iterable[Finding]:
         return
     first = job.chronology.in_order(errors)[0]
     assert isinstance(first, CudaError)  # noqa: S101 - narrows for the type checker
+    errors = [error for error in errors if related(job, error, first)]
     ranks = sorted({r for e in errors if (r := _rank(e)) is not None})
-    program = job.owner(first)
+    after = aftermath(job, first, ranks)
+    program = after.program
     support: list[Evidence] = [
         evidence(
             say("“{error}” was met by {who}", error=first.text, who=_who(first)),
@@ -58,7 +64,7 @@ def examine(job: Job) -> Iterable[Finding]:
             first,
         )
     ]
-    against: list[Evidence] = []
+    against: list[Evidence] = list(survived_evidence(job, first))
     if first.through == "watchdog":
         support.append(
             evidence(
@@ -108,6 +114,9 @@ def examine(job: Job) -> Iterable[Finding]:
                     event,
                 )
             )
+    for exhausted in job.all(CudaOutOfMemory)[:1]:
+        if related(job, exhausted, first) and job.chronology.before(exhausted, first) is True:
+            against.append(evidence(say("device memory had run out before"), STRONG, exhausted))
     for assertion in job.all(DeviceAssert)[:1]:
         against.append(
             evidence(
@@ -139,6 +148,14 @@ def examine(job: Job) -> Iterable[Finding]:
                 leak,
             )
         )
+    if job.blocked and after.blocked is None:
+        against.append(
+            evidence(
+                say("the rank that met it waited in the collective with the others"),
+                WEAK,
+                job.blocked[0].stall.first,
+            )
+        )
     exonerated = [
         Exonerated(
             "nccl",
@@ -151,17 +168,16 @@ def examine(job: Job) -> Iterable[Finding]:
     ]
     if not job.all(NcclError) and not job.blocked:
         exonerated.append(
-            Exonerated(
-                "network-transport", say("no NCCL or socket error stands in the input"), ()
-            )
+            Exonerated("network-transport", say("no NCCL or socket error stands in the input"), ())
         )
     group = first.group
     named = ProcessGroup(id=group.pg_id, guid=group.guid, name=group.description)
-    yield Finding(
-        cause="illegal-memory-access",
-        summary=_summary(ranks),
-        support=tuple(support),
-        against=tuple(against),
+    told = group.pg_id is not None or group.description
+    yield after.finding(
+        "illegal-memory-access",
+        _summary(ranks, after.waiting),
+        support,
+        against,
         fixes=_fixes(job),
         next_step=say(
             "run once more with CUDA_LAUNCH_BLOCKING=1 and CUDA graphs off; the Python line that "
@@ -172,14 +188,11 @@ def examine(job: Job) -> Iterable[Finding]:
             program,
             ranks[:1] if len(ranks) > 1 and first.through != "watchdog" else ranks,
             role="inference" if program is None and _serves(job) else "trainer",
-            group=named if (group.pg_id is not None or group.description) else None,
+            group=named if told else None,
         ),
-        started_at=job.chronology.with_year(first.moment),
-        exonerated=tuple(exonerated),
-        excerpts=tuple(
-            [excerpt(first, "messenger" if first.through == "watchdog" else "origin")]
-            + [excerpt(leak, "consequence") for leak in job.all(ResourceLeak)[:1]]
-        ),
+        exonerated=exonerated,
+        excerpts=[excerpt(leak, "consequence") for leak in job.all(ResourceLeak)[:1]],
+        shown_as="messenger" if first.through == "watchdog" else "origin",
         # the error's class is plain; which kernel it was stays open until a blocking run
         ceiling=0.9,
     )
@@ -210,7 +223,14 @@ def _frame(error: CudaError) -> str:
     return f"{file}:{line} ({function})"
 
 
-def _summary(ranks: list[int]) -> Text:
+def _summary(ranks: list[int], waiting: tuple[int, ...]) -> Text:
+    if ranks and waiting:
+        return say(
+            "A CUDA kernel in the process of rank {rank} made an invalid memory access; {others} "
+            "only waited or report a lost peer. The lines do not show which kernel it was.",
+            rank=ranks[0],
+            others=ranks_text(waiting),
+        )
     if ranks:
         return say(
             "A CUDA kernel in the process of rank {rank} made an invalid memory access; the lines "
