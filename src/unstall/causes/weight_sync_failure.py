@@ -60,7 +60,7 @@ _FILE = re.compile(r"vllm_client|vllm_serve|weight_sync|weight_transfer|broadcas
 _SAID = re.compile(
     r"[Ww]eight[s_ ]?update group (?:is )?(?:already|not) ?(?:been )?(?:initialized|exist)"
     r"|[Cc]ommunicator not initialized|Call `?(?:init|close)_communicator`?"
-    r"|weights?[_ ](?:update|transfer|sync).{0,60}(?:already|not (?:initialized|found|ready)|mismatch)"
+    r"|weights?[_ ](?:update|transfer|sync).{0,60}(?:already|not (?:initialized|ready)|mismatch)"
     r"|(?:shape|dtype|size) mismatch.{0,80}(?:weight|param)|unexpected (?:key|parameter|weight)"
 )
 _UNKNOWN_ROUTE = (404, 405, 422, 501)

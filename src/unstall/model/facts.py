@@ -277,7 +277,8 @@ class StoreFailure(Fact, frozen=True, kw_only=True):
     """TCPStore or rendezvous trouble.
 
     Attributes:
-        kind: ``bind`` (address in use), ``connect``, ``resolve``, ``join-timeout``,
+        kind: ``bind`` (address in use; of any listener, an HTTP server's too), ``connect``,
+            ``resolve``, ``join-timeout``,
             ``wait-timeout``, ``unique-id`` (ncclUniqueId not published), ``closed``.
         host, port: the address concerned.
         key: key waited for.
@@ -741,7 +742,7 @@ class Remark(Fact, frozen=True, kw_only=True):
 
     Attributes:
         topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``,
-            ``worked-before``.
+            ``worked-before``, ``mixed-data`` (samples that use different modules).
         values: what was said: ``hours``, ``devices``, …
     """
 

@@ -21,6 +21,21 @@ from unstall.reading.writers.warnings_ import Warnings
             {"length": "5000", "maximum": "4096"},
         ),
         (
+            "python3: symbol lookup error: /opt/env/lib/libtorch_cuda.so: undefined symbol: ncclCommShrink",
+            "undefined-symbol",
+            {"symbol": "ncclCommShrink"},
+        ),
+        (
+            "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040). Please update",
+            "driver-too-old",
+            {"found": "11040"},
+        ),
+        (
+            "[rank8] Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback.",
+            "loopback-fallback",
+            {},
+        ),
+        (
             "Warning: find_unused_parameters=True was specified in DDP constructor, but did not",
             "find-unused-parameters",
             {},

@@ -20,6 +20,7 @@ from unstall.reading.writers.nccl2 import Nccl2Reader
 from unstall.reading.writers.nccl_errors import NcclErrorReader
 from unstall.reading.writers.packages import PackageVersions
 from unstall.reading.writers.phases import Phases
+from unstall.reading.writers.ports import PortsTaken
 from unstall.reading.writers.processes import ProcessEnds, ShellNotices
 from unstall.reading.writers.progress import ProgressBars
 from unstall.reading.writers.python import Tracebacks
@@ -38,6 +39,7 @@ READERS: tuple[type[Reader], ...] = (
     WrapperReader,
     GlooReader,
     StoreReader,
+    PortsTaken,
     NcclReader,
     NcclErrorReader,
     CudaReader,

@@ -128,6 +128,24 @@ class Warnings(Sentences):
             r"(?:is set|detected|may (?:block|affect|cause)|not set)",
         ),
         _warning(
+            "undefined-symbol",
+            "symbol lookup error",
+            r"symbol lookup error: .{1,300}undefined symbol: ?([\w@.]{1,200})",
+            "symbol",
+        ),
+        _warning(
+            "driver-too-old",
+            "NVIDIA driver on your system is too old",
+            r"NVIDIA driver on your system is too old \(found version (\d{1,6})\)",
+            "found",
+        ),
+        _warning(
+            "loopback-fallback",
+            "loopback",
+            r"[Uu]nable to resolve hostname to a \(?local\)? address\. Using the loopback"
+            r"|[Uu]sing the loopback address as fallback",
+        ),
+        _warning(
             "thread-limit",
             "RLIMIT_NPROC",
             r"RLIMIT_NPROC (-?\d{1,12}) current",
