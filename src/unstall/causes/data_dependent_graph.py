@@ -28,7 +28,7 @@ from unstall.causes.reasons import (
     no_network_trouble,
 )
 from unstall.job import Job
-from unstall.model.facts import PythonException, WarningLine
+from unstall.model.facts import PythonException, Remark, WarningLine
 from unstall.model.findings import Collective, Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Program
 from unstall.model.text import say
@@ -61,9 +61,10 @@ def fits(divergence: Divergence) -> bool:
     sides = divergence.sides
     if any(side.doing is not None and side.doing.kind in CONDITIONAL for side in sides):
         return False
-    if any(side.small for side in sides):
-        return False
     ops = {side.op for side in sides}
+    if any(side.small for side in sides):
+        # a rank with fewer gradients is done reducing them and asks for overflows or the norm
+        return ops == {"ALLREDUCE"} and any(not side.small for side in sides)
     of_model = all(_of_model(side) for side in sides)
     if len(ops) > 1:
         return of_model and (divergence.told != "desync" or bool(GATHERS.search(" ".join(ops))))
@@ -94,7 +95,7 @@ def _diverged(job: Job, divergence: Divergence) -> Finding:
                 others=other.who,
                 other=other.shown,
             ),
-            STRONG + FAIR,
+            STRONG if divergence.small_and_large else STRONG + FAIR,
             divergence.fact,
         )
     ]
@@ -186,16 +187,40 @@ def _counts(divergence: Divergence) -> list[Evidence]:
 
 
 def _signs(job: Job) -> list[Evidence]:
+    """What else is said of modules that only some batches use."""
+    found: list[Evidence] = []
+    mixed = next((r for r in job.all(Remark) if r.topic == "mixed-data"), None)
+    if mixed is not None:
+        found.append(
+            evidence(
+                say(
+                    "samples of unlike kinds are spoken of, which use different modules: {quote}",
+                    quote=mixed.quote[:160],
+                ),
+                FAIR,
+                mixed,
+            )
+        )
     for warning in job.all(WarningLine):
         if warning.topic == "find-unused-parameters":
-            return [
+            found.append(
                 evidence(
                     say("unused parameters are spoken of: {quote}", quote=warning.quote[-140:]),
                     0.0,
                     warning,
                 )
-            ]
-    return []
+            )
+            break
+    for program in job.of_role("trainer"):
+        flag = program.flags.get("ddp_find_unused_parameters")
+        if flag is not None and flag.text.lower() in ("true", "1") and flag.place is not None:
+            found.append(
+                evidence(
+                    say("the launch command sets ddp_find_unused_parameters"), WEAK, flag.place
+                )
+            )
+            break
+    return found
 
 
 def _unused(job: Job, unused: PythonException) -> Finding:

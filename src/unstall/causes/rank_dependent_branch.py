@@ -44,7 +44,7 @@ STEPS = ("gradients", "forward")
 def examine(job: Job) -> Iterable[Finding]:
     """A claim from different operations at one number, else from one rank alone in an operation."""
     for divergence in divergences(job, standing(job)):
-        if divergence.same_op or divergence.exchanges:
+        if divergence.exchanges or (divergence.same_op and not divergence.small_and_large):
             continue
         yield _diverged(job, divergence)
         return
@@ -127,6 +127,8 @@ def _facts(divergence: Divergence) -> list[Evidence]:
     weight = {"detail": DECISIVE, "time-outs": STRONG + FAIR, "desync": STRONG}.get(
         divergence.told, STRONG
     )
+    if divergence.same_op:
+        weight = STRONG  # an all-reduce of 1 element beside one of gradients: a flag, or a barrier
     if divergence.seq is None:
         text = say(
             "{who} is in {op}, {others} in {other}: collectives of different work",

@@ -50,7 +50,7 @@ def examine(job: Job) -> Iterable[Finding]:
             yield _split(job, split)
             return
     for divergence in divergences(job, standing(job)):
-        if not divergence.exchanges and not divergence.same_op:
+        if not divergence.exchanges:
             finding = _diverged(job, divergence)
             if finding is not None:
                 yield finding

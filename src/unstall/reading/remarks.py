@@ -70,6 +70,11 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         r"显存[^。；;\n]{0,16}?(?:不高|很低|较低|不多|充足|没满|没有满|不满|够用)"
         r"|\b(?:GPU|VRAM|device) memory[^.;\n]{0,30}?\b(?:low|not high|not full|far from full)\b",
         _I), _nothing),
+    ("mixed-data", re.compile(
+        r"\b(?:text|language)[- ]only\b|\b(?:no|without(?: any)?) (?:images?|pictures?|videos?)\b"
+        r"|\bexperts?\b[^.;\n]{0,40}\b(?:no|any|zero|0) tokens?\b|纯文本|(?:没有|无|不带|不含)图"
+        r"|图文[^。；\n]{0,12}混合|(?:没有|无|未)[^。；\n]{0,8}(?:token|激活)[^。；\n]{0,12}专家"
+        r"|专家[^。；\n]{0,16}(?:没有|未|无)[^。；\n]{0,8}(?:token|激活)", _I), _nothing),
     ("devices", re.compile(
         r"(?:GPU|cards?|devices?|卡)s? ?(?:ids? |编号)?[#:]? ?"
         r"(\d{1,2}(?: ?(?:,|，|、|和|and|&|到|-) ?(?:GPU ?)?\d{1,2}){0,15}) ?"
