@@ -17,7 +17,7 @@ from unstall.reading.profile import Profile
 EVERYTHING = Profile(
     numbered=("bracket", "pipe"),
     tasks=True,
-    hosts=frozenset({"worker-1"}),
+    hosts=frozenset({"worker-1", "rank7"}),
     containers=frozenset({"trainer"}),
     roles=frozenset({"actor"}),
 )
@@ -51,6 +51,7 @@ def told(line: str, profile: Profile | None = None) -> tuple[str, Speaker, Momen
         ("12: [rank12]: text", "text", {"task": 12, "rank": 12}),
         ("3:", "", {"task": 3}),
         ("worker-1: text", "text", {"host": "worker-1"}),
+        ("rank7: text", "text", {"rank": 7}),
         ("trainer-1  | text", "text", {"container": "trainer-1"}),
         ("trainer    | text", "text", {"container": "trainer"}),
         ("[pod/job-0-x/main] text", "text", {"container": "job-0-x/main"}),

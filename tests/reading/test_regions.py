@@ -106,6 +106,19 @@ def test_commands_far_apart_are_scripts_of_their_own() -> None:
     assert [s.place.line for s in regions("x", text).scripts] == [1, 11]
 
 
+def test_a_printed_environment_is_no_script() -> None:
+    text = ["env:", "CUDA_VISIBLE_DEVICES=0,1", "NCCL_DEBUG=INFO", "PATH=/usr/bin:/bin", "end"]
+    assert regions("x", text).scripts == []
+    text[2] = "export NCCL_DEBUG=INFO"
+    assert [s.place.line for s in regions("x", text).scripts] == [2]
+
+
+def test_a_log_ends_a_script_that_begins_with_its_interpreter() -> None:
+    text = ["#!/bin/bash", "vllm serve x --port 1", "INFO 11-07 02:31:02 [core.py:1] m",
+            "[rank0]:[E110 01:02:03.1 P.cpp:6] x", "export A=1"]  # fmt: skip
+    assert [s.text for s in regions("x", text).scripts] == ["\n".join(text[:2])]
+
+
 def test_configurations_without_fences() -> None:
     text = """\
 my settings

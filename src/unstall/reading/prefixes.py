@@ -74,6 +74,7 @@ _MPI_DATED = re.compile(
 _COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]{0,62}) {1,60}\|(?: |$)", _A)
 _COMPOSE_SURE = re.compile(r"[a-z0-9][\w.]{0,60}[-_]\d{1,4}", _A)
 _HOST = re.compile(r"([A-Za-z0-9][\w.-]{0,62}):(?: |$)", _A)
+_RANKED = re.compile(r"[Rr]ank[_-]?(\d{1,6})", _A)
 _ACTIONS = re.compile(r"[^\t\n]{1,120}\t[^\t\n]{1,120}\t(?=\ufeff?\d{4}-\d\d-\d\dT)")
 _GREP = re.compile(r"[\w./+-]{1,200}?\.(?:log|out|err|txt|\d{1,3})[:-](?:\d{1,9}[:-])?", _A)
 _QUOTE = re.compile(r">(?: >){0,5}(?: |$)")
@@ -247,7 +248,11 @@ class Prefixes:
         if self._any_word:
             found = _HOST.match(text)
             if found is not None and found[1] in self.profile.hosts:
-                self._fields["host"] = found[1]
+                ranked = _RANKED.fullmatch(found[1])
+                if ranked is not None:
+                    self._fields["rank"] = int(ranked[1])
+                else:
+                    self._fields["host"] = found[1]
                 return text[found.end() :]
             if self.profile.searched and (found := _GREP.match(text)) is not None:
                 return text[found.end() :]

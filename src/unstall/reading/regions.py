@@ -251,13 +251,16 @@ def _scripts(lines: Sequence[str], kinds: list[str], block: _Block) -> list[tupl
 
 
 def _is_script(kinds: Sequence[str]) -> bool:
-    """Whether such lines are a script: something is launched, or nearly all is shell."""
+    """Whether such lines are a script: something is launched, or nearly all is shell.
+
+    Assignments alone are a printed environment.
+    """
     shell = sum(kind in ("launch", "shell", "assign", "flag") for kind in kinds)
     if "launch" in kinds:
         return True
     spoken = sum(kind in ("prose", "log", "package") for kind in kinds)
     strong = sum(kind in ("shell", "assign") for kind in kinds)
-    return strong >= 2 and shell >= 2 * spoken
+    return "shell" in kinds and strong >= 2 and shell >= 2 * spoken
 
 
 def _log_follows(kinds: Sequence[str], at: int, end: int) -> bool:
