@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from unstall import __version__
+from unstall.commands import confirm as _confirm
 from unstall.commands import diagnose as _diagnose
 from unstall.commands import explain as _explain
+from unstall.commands import reproduce as _reproduce
 from unstall.commands import trace as _trace
 
 app = typer.Typer(
@@ -42,6 +44,8 @@ def _common(
 
 app.command("diagnose")(_diagnose.diagnose)
 app.command("trace")(_trace.trace)
+app.command("reproduce")(_reproduce.reproduce)
+app.command("confirm")(_confirm.confirm)
 app.command("explain")(_explain.explain)
 
 

@@ -1,0 +1,192 @@
+"""``unstall confirm``: A and B in turn, and how sure the answer is."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+
+class Language(str, Enum):
+    """Language of the report."""
+
+    en = "en"
+    zh = "zh"
+
+
+def confirm(
+    name: Annotated[
+        Optional[str],  # noqa: UP045 - typer reads this on Python 3.10
+        typer.Argument(metavar="[SCENARIO]", help="A scenario of unstall reproduce."),
+    ] = None,
+    change: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="NAME", help="The scenario's change; default: its first."),
+    ] = None,
+    script: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="A launch script of your own instead of a scenario."),
+    ] = None,
+    set_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--set", metavar="PROGRAM.FLAG=VALUE", help="With --script: set a program's flag in B."
+        ),
+    ] = None,
+    unset: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="PROGRAM.FLAG", help="With --script: remove a program's flag in B."),
+    ] = None,
+    env: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="[PROGRAM.]NAME=VALUE", help="With --script: set a variable in B."),
+    ] = None,
+    until: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="'step>=N'|PATTERN|SECONDS",
+            help="When a run counts as finished: a step, a line of the log, or so many seconds "
+            "without a hang; by default when it ends by itself.",
+        ),
+    ] = None,
+    until_confirmed: Annotated[
+        bool,
+        typer.Option(
+            "--until-confirmed", help="Try the changes in their order until one is confirmed."
+        ),
+    ] = False,
+    from_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--from",
+            metavar="REPORT",
+            help="With --script and --until-confirmed: take the changes from this diagnosis.",
+        ),
+    ] = None,
+    runs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("-n", "--runs", min=1, max=1000, help="Runs of A and of B each."),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(min=1e-6, max=0.5, help="Allowed chance of a wrong yes.")
+    ] = 0.05,
+    stall: Annotated[
+        float,
+        typer.Option(min=1, help="With --script: seconds without progress that count as a hang."),
+    ] = 120.0,
+    limit: Annotated[
+        float, typer.Option(min=1, help="With --script: seconds after which a run is given up.")
+    ] = 3600.0,
+    timeout: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            min=2,
+            help="Time-out of the process groups in seconds; with --script it is set in both "
+            "copies, where a program has a flag for it.",
+        ),
+    ] = None,
+    ranks: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Trainer ranks of a scenario."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; later ones add 1.")] = 0,
+    steps: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Steps after which a scenario's run has finished."),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Let B run on to the scenario's long end.")
+    ] = False,
+    size: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="NAME=NUMBER", help="A size of the scenario; can be repeated."),
+    ] = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--output", "-o", metavar="FOLDER", help="Where the evidence goes."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    language: Annotated[Language, typer.Option(help="Language of the report.")] = Language.en,
+) -> None:
+    """Prove that a change removes a hang: A (as it is) and B (changed) in turn, until it is clear.
+
+    With a scenario everything runs on this machine's CPU. With --script your own launch script
+    runs on your own devices: A as it stands, B as a changed copy beside it; the file itself is
+    never touched, and the difference is shown first.
+
+    Examples:
+
+      unstall confirm grpo-rollout-server --change independent-engines
+
+      unstall confirm grpo-rollout-server --until-confirmed
+
+      unstall confirm late-tokenizing --change longer-timeout -n 10
+
+      unstall confirm --script launch.sh --set 'rollout server.vllm_use_async_engine=true' --until 'step>=200'
+
+      unstall confirm --script launch.sh --env trainer.NCCL_P2P_DISABLE=1 --until 600
+
+    Exit status: 0 the change is confirmed, 1 it is not, 2 the call was wrong or nothing could run.
+    """  # noqa: E501 - a command is not broken
+    from unstall.experiments import sessions
+    from unstall.experiments.nurse import LabError
+
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        if (name is None) == (script is None):
+            typer.echo("unstall: name a scenario, or a script with --script", err=True)
+            raise typer.Exit(2)
+        if script is not None:
+            from unstall.experiments import script_sessions
+
+            request = script_sessions.Request(
+                script=script,
+                set=tuple(set_ or ()),
+                unset=tuple(unset or ()),
+                env=tuple(env or ()),
+                until=until,
+                stall=stall,
+                limit=limit,
+                timeout=timeout,
+                runs=runs,
+                alpha=alpha,
+                output=output,
+                report=tuple(from_ or ()),
+                until_confirmed=until_confirmed,
+                as_json=as_json,
+                language=language.value,
+            )
+            code = script_sessions.confirm_script(request, sys.stdout)
+        else:
+            code = sessions.confirm_scenario(
+                sessions.Request(
+                    name=name or "",
+                    change=change,
+                    until=until,
+                    until_confirmed=until_confirmed,
+                    runs=runs,
+                    alpha=alpha,
+                    timeout=timeout,
+                    ranks=ranks,
+                    seed=seed,
+                    steps=steps,
+                    long=long,
+                    sizes=tuple(size or ()),
+                    output=output,
+                    as_json=as_json,
+                    language=language.value,
+                ),
+                sys.stdout,
+            )
+    except LabError as error:
+        typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
+        code = 2
+    raise typer.Exit(code)
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

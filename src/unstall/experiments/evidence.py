@@ -1,0 +1,91 @@
+"""Evidence of a run that hangs or fails, gathered as a user would who knows how."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+#: Names that torch gives to dumps since 2.9 (FlightRecorder.hpp).
+DUMP_NAME = "nccl_trace_rank_"
+
+
+def py_spy() -> str | None:
+    """The py-spy beside this Python or on the path."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.exists() else shutil.which("py-spy")
+
+
+def stacks(pids: Sequence[int], target: Path, seconds: float = 20.0) -> bool:
+    """Write the stacks of living processes, one after the other; whether there were any."""
+    tool = py_spy()
+    if tool is None:
+        return False
+    parts: list[str] = []
+    for pid in pids:
+        # a process that writes itself is asked again once; more would hold up the rest
+        for _ in range(2):
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                done = subprocess.run(
+                    [tool, "dump", "--pid", str(pid)],
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=seconds,
+                    check=False,
+                )
+                if done.returncode == 0 and done.stdout:
+                    parts.append(done.stdout.rstrip("\n") + "\n")
+                    break
+    if parts:
+        target.write_text("\n".join(parts), encoding="utf-8")
+    return bool(parts)
+
+
+def dumps(folder: Path, target: Path, seconds: float = 5.0) -> dict[str, int]:
+    """Ask every process for its recorder dump and collect what comes; dumps by program.
+
+    A process that does not answer (stopped, dead) has no dump: that is evidence too.
+
+    Args:
+        folder: of the run, with the pipes.
+        target: folder of the evidence; a program's dumps go into a folder of its name.
+        seconds: how long to wait for the slowest.
+    """
+    asked: list[tuple[str, str]] = []
+    for pipe in sorted(folder.glob("pipe.*")):
+        _, program, rank = pipe.name.rsplit(".", 2)
+        try:
+            descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno in (errno.ENXIO, errno.ENOENT):  # nobody reads: the process has gone
+                continue
+            raise
+        try:
+            os.write(descriptor, b"1")
+            asked.append((program, rank))
+        except BrokenPipeError:
+            pass
+        finally:
+            os.close(descriptor)
+    end = time.monotonic() + seconds
+    waiting = list(asked)
+    while waiting and time.monotonic() < end:
+        waiting = [one for one in waiting if not (folder / f"dump.{one[0]}.{one[1]}").exists()]
+        if waiting:
+            time.sleep(0.05)
+    found: dict[str, int] = {}
+    for program, rank in asked:
+        source = folder / f"dump.{program}.{rank}"
+        if source.exists():
+            place = target / f"{program}-dumps"
+            place.mkdir(exist_ok=True)
+            shutil.copyfile(source, place / f"{DUMP_NAME}{rank}")
+            found[program] = found.get(program, 0) + 1
+    return found

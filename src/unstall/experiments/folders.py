@@ -1,0 +1,40 @@
+"""Where the evidence of runs is kept."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from unstall.experiments.nurse import LabError
+from unstall.model.text import say
+
+
+def new_folder(output: Path | None, name: str) -> Path:
+    """A folder for the evidence of all runs of one call.
+
+    Args:
+        output: as the user gave it; by default ``unstall-<name>-<date>-<time>`` here.
+        name: of the scenario or script.
+
+    Raises:
+        LabError: it exists and holds something, or cannot be made.
+    """
+    wanted = output or Path(f"unstall-{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    try:
+        if wanted.exists() and any(wanted.iterdir()):
+            raise LabError(
+                say(
+                    "The folder {folder} is not empty: name another with --output.",
+                    folder=str(wanted),
+                )
+            )
+        wanted.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(
+            say(
+                "The folder {folder} cannot be written: {error}",
+                folder=str(wanted),
+                error=error.strerror or str(error),
+            )
+        ) from error
+    return wanted.resolve()

@@ -1,0 +1,42 @@
+"""All scenarios, found by their presence in ``scenarios/``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from functools import lru_cache
+
+from unstall.experiments import scenarios
+from unstall.experiments.scenario import Scenario
+
+
+@lru_cache(maxsize=1)
+def all_scenarios() -> tuple[Scenario, ...]:
+    """Every scenario by name. A module (or package) in ``scenarios/`` holds ``SCENARIO``."""
+    found: list[Scenario] = []
+    for module in pkgutil.iter_modules(scenarios.__path__):
+        if not module.name.startswith("_"):
+            loaded = importlib.import_module(f"{scenarios.__name__}.{module.name}")
+            found.append(loaded.SCENARIO)
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def find(name: str) -> list[Scenario]:
+    """The scenario of that name, or those that stand for the cause of that name; may be empty."""
+    every = all_scenarios()
+    named = [one for one in every if one.name == name]
+    if named:
+        return named
+    return sorted(
+        (one for one in every if name in one.causes), key=lambda one: one.causes.index(name)
+    )
+
+
+def near(name: str) -> list[str]:
+    """Names of scenarios and causes that are written like this one, the nearest first."""
+    every = all_scenarios()
+    names = sorted({one.name for one in every} | {c for one in every for c in one.causes})
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    parts = [one for one in names if name and (name in one or one in name)]
+    return list(dict.fromkeys([*close, *parts]))[:4]

@@ -1,0 +1,97 @@
+"""The logs of a run while it runs: followed, merged as a launcher does, searched for progress."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+#: Most that is read at once of one log, so that a chatty program cannot hold up the watching.
+CHUNK = 1 << 20
+
+
+class Log:
+    """One process's (or server's) growing log file.
+
+    Attributes:
+        path: where its process writes.
+        merged: file that gets its whole lines, each after ``prefix``.
+        lines: whole lines so far.
+    """
+
+    def __init__(self, path: Path, merged: Path | None, prefix: str) -> None:
+        self.path = path
+        self.merged = merged
+        self.prefix = prefix
+        self.lines = 0
+        self._offset = 0
+        self._rest = b""
+
+    def follow(self) -> list[str]:
+        """The new whole lines."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(CHUNK)
+        except FileNotFoundError:
+            return []
+        if not data:
+            return []
+        self._offset += len(data)
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > CHUNK:  # a bar that only returns the carriage
+            whole, self._rest = [*whole, self._rest], b""
+        found = [line.decode("utf-8", "replace") for line in whole]
+        self.lines += len(found)
+        self._write(found)
+        return found
+
+    def finish(self) -> list[str]:
+        """What is left, the last line without its end as well."""
+        found = []
+        while more := self.follow():
+            found += more
+        if self._rest:
+            last = [self._rest.decode("utf-8", "replace")]
+            self._rest = b""
+            self._write(last)
+            found += last
+        return found
+
+    def _write(self, lines: list[str]) -> None:
+        if self.merged is None or not lines:
+            return
+        with self.merged.open("a", encoding="utf-8") as file:
+            file.writelines(f"{self.prefix}{line}\n" for line in lines)
+
+
+class Watch:
+    """When a program last made progress, and how far it came.
+
+    Attributes:
+        step: highest step seen.
+        since: monotonic time of the last progress, first of the start.
+    """
+
+    def __init__(self, pattern: str | None) -> None:
+        self._pattern = re.compile(pattern) if pattern else None
+        self.step = 0
+        self.since = time.monotonic()
+
+    def look(self, lines: list[str]) -> bool:
+        """Take new lines in; every line is progress, those that match tell the step."""
+        if not lines:
+            return False
+        self.since = time.monotonic()
+        if self._pattern is not None:
+            for line in lines:
+                found = self._pattern.search(line[:4096])
+                number = found.groupdict().get("step") if found is not None else None
+                if number and number.isdigit():
+                    self.step = max(self.step, int(number[:12]))
+        return True
+
+    @property
+    def idle(self) -> float:
+        """Seconds since the last progress."""
+        return time.monotonic() - self.since

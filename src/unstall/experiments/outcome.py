@@ -1,0 +1,56 @@
+"""What became of one run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from unstall.experiments.scenario import Settings
+
+#: Outcomes: ``finished`` (every process ended well), ``hung`` (alive without progress), ``failed``
+#: (a process ended badly), ``slow`` (still in progress at the limit), ``stopped`` (by the user).
+OUTCOMES = ("finished", "hung", "failed", "slow", "stopped")
+
+
+class End(msgspec.Struct, frozen=True):
+    """The end of one process; ``code`` as Python counts, negative for a signal."""
+
+    program: str
+    rank: int
+    code: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a scenario or script.
+
+    Attributes:
+        name: ``A1``, ``B3``.
+        outcome: one of :data:`OUTCOMES`.
+        step: last step seen.
+        seconds: how long it ran, without gathering evidence.
+        folder: where its logs and evidence are.
+        ends: processes that had ended by themselves when the outcome was clear.
+        stacks, dumps: what evidence there is besides logs; dumps by program.
+        survivors: processes that could not be stopped (never seen; told if it happens).
+        segments: shared-memory segments that were removed.
+        scale: by how much the times were stretched because the machine was busy.
+        pids: what the processes were called in the logs and stacks: process id to name.
+    """
+
+    name: str
+    outcome: str
+    step: int
+    seconds: float
+    folder: str
+    settings: Settings | None = None
+    ends: tuple[End, ...] = ()
+    stacks: bool = False
+    dumps: dict[str, int] = {}
+    survivors: tuple[int, ...] = ()
+    segments: tuple[str, ...] = ()
+    scale: float = 1.0
+    pids: dict[int, str] = {}
+
+    @property
+    def evidence(self) -> str:
+        """The folder that the diagnosis reads."""
+        return f"{self.folder}/evidence"

@@ -1,0 +1,307 @@
+"""One run: start the processes, watch them, gather evidence while they hang, stop everything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from unstall.experiments import evidence, tree
+from unstall.experiments.child import FOLDER, PROGRAM, ROLE, SETTINGS
+from unstall.experiments.logs import Log, Watch
+from unstall.experiments.nurse import Nurse
+from unstall.experiments.outcome import End, Run
+from unstall.experiments.scenario import ProgramSpec, Scenario, Settings
+
+PAUSE = 0.05
+#: Longest stretch of times on a busy machine.
+MOST_STRETCH = 4.0
+
+#: Told while a run goes on: what happens (``start``, ``step``, ``stall``, ``gather``), the step.
+Tell = Callable[[str, int], None]
+
+
+def stretch() -> float:
+    """How many times longer things may take because other work runs on this machine too."""
+    try:
+        busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return 1.0
+    return round(min(max(busy, 1.0), MOST_STRETCH), 1)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now.
+
+    For programs that insist on binding it themselves, as ``MASTER_PORT`` wants; it is drawn
+    afresh for every run, and a run whose port was taken meanwhile fails with a clear line.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class _Process:
+    def __init__(self, spec: ProgramSpec, rank: int, pid: int, log: Log) -> None:
+        self.spec = spec
+        self.rank = rank
+        self.pid = pid
+        self.log = log
+        self.code: int | None = None
+
+
+def run_scenario(
+    scenario: Scenario,
+    settings: Settings,
+    folder: Path,
+    nurse: Nurse,
+    *,
+    name: str = "A1",
+    tell: Tell | None = None,
+) -> Run:
+    """Run a scenario once.
+
+    Args:
+        scenario: what to run.
+        settings: fault, changes, sizes.
+        folder: gets ``raw`` (each process's log) and ``evidence`` (what the diagnosis reads).
+        nurse: starts the processes; everything below it is stopped at the end, however it comes.
+        name: of the run.
+        tell: hears of progress.
+
+    Raises:
+        LabError: the processes could not be started.
+    """
+    nurse.open()
+    for part in ("raw", "evidence"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    scale = stretch()
+    settings = msgspec.structs.replace(settings, timeout=round(settings.timeout * scale, 1))
+    private = Path(tempfile.mkdtemp(prefix="unstall-"))
+    before = tree.segments()
+    running = _Running(scenario, settings, folder, private, nurse, scale, tell)
+    try:
+        running.start()
+        outcome = running.watch()
+        return running.result(name, outcome, before)
+    finally:
+        nurse.clear()
+        tree.remove_segments(before, running.seen, [private.name])
+        shutil.rmtree(private, ignore_errors=True)
+
+
+class _Running:
+    def __init__(
+        self,
+        scenario: Scenario,
+        settings: Settings,
+        folder: Path,
+        private: Path,
+        nurse: Nurse,
+        scale: float,
+        tell: Tell | None,
+    ) -> None:
+        self.scenario = scenario
+        self.settings = settings
+        self.folder = folder
+        self.private = private
+        self.nurse = nurse
+        self.scale = scale
+        self.tell = tell or (lambda _what, _step: None)
+        self.processes: list[_Process] = []
+        self.seen: set[int] = set()
+        self.watcher = Watch(scenario.progress)
+        self.begun = time.monotonic()
+        self.ended_after = 0.0
+        self.has_stacks = False
+        self.has_dumps: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+
+    # --- start ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        port = free_port()
+        self.tell("start", 0)
+        for spec in self.scenario.programs:
+            count = spec.ranks or self.settings.ranks
+            for rank in range(count):
+                alone = spec.own_log or count == 1
+                merged = self.folder / "evidence" / f"{spec.name}.log"
+                raw = (
+                    self.folder
+                    / "raw"
+                    / (f"{spec.name}.log" if alone else f"{spec.name}-{rank}.log")
+                )
+                log = Log(raw, merged, "" if alone else f"[default{rank}]:")
+                module = f"unstall.experiments.scenarios.{self.scenario.module}"
+                pid = self.nurse.start(
+                    module=module,
+                    title=f"python -m {module} --rank={rank}",
+                    log=raw,
+                    folder=self.private,
+                    environment=self._environment(spec, rank, count, port),
+                )
+                self.processes.append(_Process(spec, rank, pid, log))
+                self.names[pid] = f"{spec.name} rank {rank}"
+
+    def _environment(self, spec: ProgramSpec, rank: int, count: int, port: int) -> dict[str, str]:
+        settings = msgspec.json.encode(self.settings).decode()
+        return {
+            **lab_environment(os.environ),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(count),
+            "LOCAL_WORLD_SIZE": str(count),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "TMPDIR": str(self.private),
+            SETTINGS: settings,
+            FOLDER: str(self.private),
+            PROGRAM: spec.name,
+            ROLE: spec.role,
+        }
+
+    # --- watch ------------------------------------------------------------------------------
+
+    def watch(self) -> str:
+        """Follow the run to its outcome and gather evidence unless it finished."""
+        outcome = self._until_clear()
+        self.ended_after = time.monotonic() - self.begun
+        if outcome == "finished":
+            self._follow(last=True)
+            return outcome
+        self.tell("gather", self.watcher.step)
+        self._gather()
+        if outcome == "hung":
+            self._linger()
+        self._follow(last=True)
+        return outcome
+
+    def _until_clear(self) -> str:
+        failed_at: float | None = None
+        limit = self.scenario.limit * self.scale
+        stall = self.scenario.stall * self.scale
+        last = self.watcher.step
+        while True:
+            moved = self._follow()
+            if self.watcher.step != last:
+                last = self.watcher.step
+                self.tell("step", last)
+            self._note_ends()
+            required = [p for p in self.processes if not p.spec.service]
+            bad = any(p.code not in (None, 0) for p in self.processes)
+            if all(p.code == 0 for p in required):
+                return "finished"
+            if bad and failed_at is None:
+                failed_at = time.monotonic()
+            if failed_at is not None:
+                all_ended = all(p.code is not None for p in required)
+                if all_ended or self.watcher.idle > stall:
+                    return "failed"
+            elif self.watcher.idle > stall:
+                return "hung"
+            if time.monotonic() - self.begun > limit:
+                return "failed" if bad else "slow"
+            if not moved:
+                time.sleep(PAUSE)
+
+    def _follow(self, last: bool = False) -> bool:
+        moved = False
+        for process in self.processes:
+            lines = process.log.finish() if last else process.log.follow()
+            if not process.spec.service:
+                moved = self.watcher.look(lines) or moved
+        return moved
+
+    def _note_ends(self) -> None:
+        ended = self.nurse.ended()
+        for process in self.processes:
+            if process.code is None:
+                process.code = ended.get(process.pid)
+
+    def _gather(self) -> None:
+        """Recorder dumps first: they are quick and show the state undisturbed."""
+        place = self.folder / "evidence"
+        self.has_dumps = evidence.dumps(self.private, place, 5.0 * self.scale)
+        assert self.nurse.pid is not None  # noqa: S101 - it started the processes
+        alive = tree.below(self.nurse.pid)
+        self.seen.update(alive)
+        self.has_stacks = evidence.stacks(alive, place / "stacks.txt")
+
+    def _linger(self) -> None:
+        """Let the group's time-out pass, so that the logs hold what users see of it."""
+        end = time.monotonic() + self.settings.timeout + 2.0 * self.scale
+        end -= self.watcher.idle
+        while time.monotonic() < end:
+            self._follow()
+            self._note_ends()
+            if all(p.code is not None for p in self.processes if not p.spec.service):
+                return
+            time.sleep(PAUSE)
+
+    # --- end --------------------------------------------------------------------------------
+
+    def result(self, name: str, outcome: str, before: set[str]) -> Run:
+        assert self.nurse.pid is not None  # noqa: S101
+        ends = tuple(End(p.spec.name, p.rank, p.code) for p in self.processes if p.code is not None)
+        self.seen.update(p.pid for p in self.processes)
+        self.seen.update(tree.below(self.nurse.pid))
+        survivors = self.nurse.clear()
+        removed = tree.remove_segments(before, self.seen, [self.private.name])
+        run = Run(
+            name=name,
+            outcome=outcome,
+            step=self.watcher.step,
+            seconds=round(self.ended_after, 2),
+            folder=str(self.folder),
+            settings=self.settings,
+            ends=ends,
+            stacks=self.has_stacks,
+            dumps=self.has_dumps,
+            survivors=tuple(survivors),
+            segments=tuple(removed),
+            scale=self.scale,
+            pids=self.names,
+        )
+        (self.folder / "run.json").write_bytes(
+            msgspec.json.format(msgspec.json.encode(run), indent=1)
+        )
+        return run
+
+
+def lab_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The environment for processes of an experiment: nothing of an outer distributed job."""
+    dropped = ("RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    kept = {
+        name: text
+        for name, text in given.items()
+        if name not in dropped and not name.startswith(("TORCHELASTIC_", "GLOO_", "SLURM_"))
+    }
+    import sys
+
+    return {
+        **kept,
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        _recorder_variable(): "2000",
+    }
+
+
+def _recorder_variable() -> str:
+    """The variable that turns the Flight Recorder on: torch 2.9 renamed it and warns of the old."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        major, minor = (int(part) for part in version("torch").split(".")[:2])
+    except (PackageNotFoundError, ValueError):
+        return "TORCH_FR_BUFFER_SIZE"
+    old = (major, minor) < (2, 9)
+    return "TORCH_NCCL_TRACE_BUFFER_SIZE" if old else "TORCH_FR_BUFFER_SIZE"

@@ -1,0 +1,1 @@
+"""The inference engine, in the shape of vLLM 0.11."""

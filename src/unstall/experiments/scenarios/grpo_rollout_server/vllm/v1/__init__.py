@@ -1,0 +1,1 @@
+"""Engine cores and their clients."""

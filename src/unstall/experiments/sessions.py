@@ -1,0 +1,167 @@
+"""``unstall confirm SCENARIO``: the whole of one call."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from unstall.experiments.choose import scenario_named, settings_for
+from unstall.experiments.folders import new_folder
+from unstall.experiments.nurse import LabError, Nurse, require_lab
+from unstall.experiments.outcome import Run
+from unstall.experiments.runner import run_scenario
+from unstall.experiments.scenario import Change, Scenario, Settings
+from unstall.experiments.telling import Teller
+from unstall.experiments.trials import Comparison, compare
+from unstall.model.text import say
+
+_STEPS = re.compile(r"\s*step\s*>=?\s*(\d{1,9})\s*\Z")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asked for; see :func:`unstall.commands.confirm.confirm`."""
+
+    name: str
+    change: str | None = None
+    until: str | None = None
+    until_confirmed: bool = False
+    runs: int | None = None
+    alpha: float = 0.05
+    timeout: float | None = None
+    ranks: int | None = None
+    seed: int = 0
+    steps: int | None = None
+    long: bool = False
+    sizes: tuple[str, ...] = ()
+    output: Path | None = None
+    as_json: bool = False
+    language: str = "en"
+
+
+def confirm_scenario(request: Request, out: TextIO) -> int:
+    """Run A and B of a scenario and report; the exit status.
+
+    Raises:
+        LabError: nothing was run, because the request does not fit.
+    """
+    scenario = scenario_named(request.name)
+    changes = _changes(scenario, request)
+    settings = _settings(scenario, request)
+    require_lab()
+    folder = new_folder(request.output, scenario.name)
+    teller = Teller(request.language, quiet=request.as_json)
+    from unstall.reports import experiment_terminal as terminal
+
+    teller.note(
+        say(
+            "{name}: {settings}",
+            name=scenario.name,
+            settings=terminal.settings_text(settings),
+        )
+    )
+    teller.note(terminal.timeout_text(settings))
+    results: list[tuple[Change, Comparison]] = []
+    with Nurse() as nurse:
+        for change in changes:
+            found = _compare(scenario, settings, change, request, folder, nurse, teller)
+            results.append((change, found))
+            if found.answer == "confirmed" or not request.until_confirmed:
+                break
+    _report(scenario, results, request, folder, out)
+    return 0 if results[-1][1].answer == "confirmed" else 1
+
+
+def _changes(scenario: Scenario, request: Request) -> list[Change]:
+    if request.change is not None:
+        one = scenario.change(request.change)
+        if one is None:
+            settings_for(scenario, changes=(request.change,))
+            raise AssertionError("settings_for refuses an unknown change")
+        return [one]
+    if not scenario.changes:
+        raise LabError(say("{name} has no change to confirm.", name=scenario.name))
+    return list(scenario.changes if request.until_confirmed else scenario.changes[:1])
+
+
+def _settings(scenario: Scenario, request: Request) -> Settings:
+    steps = request.steps
+    if request.until is not None:
+        found = _STEPS.match(request.until)
+        if found is None:
+            raise LabError(
+                say(
+                    "For a scenario --until is 'step>=N', not “{until}”.",
+                    until=request.until,
+                )
+            )
+        steps = int(found[1])
+    return settings_for(
+        scenario,
+        ranks=request.ranks,
+        seed=request.seed,
+        steps=steps,
+        timeout=request.timeout,
+        sizes=request.sizes,
+    )
+
+
+def _compare(
+    scenario: Scenario,
+    settings: Settings,
+    change: Change,
+    request: Request,
+    folder: Path,
+    nurse: Nurse,
+    teller: Teller,
+) -> Comparison:
+    label_a = say("as it is")
+    label_b = say("{change}: {text}", change=change.name, text=change.text)
+    place = folder / change.name if request.until_confirmed else folder
+
+    def run(side: str, number: int) -> Run:
+        name = f"{side}{number}"
+        own = msgspec.structs.replace(settings, seed=settings.seed + number - 1)
+        if side == "B":
+            steps = scenario.long_steps if request.long else settings.steps
+            own = msgspec.structs.replace(own, changes=(change.name,), steps=steps)
+        teller.begin(name, label_a if side == "A" else label_b)
+        return run_scenario(scenario, own, place / name, nurse, name=name, tell=teller)
+
+    return compare(run, label_a, label_b, count=request.runs, alpha=request.alpha, tell=teller.end)
+
+
+def _report(
+    scenario: Scenario,
+    results: list[tuple[Change, Comparison]],
+    request: Request,
+    folder: Path,
+    out: TextIO,
+) -> None:
+    from unstall.reports import experiment_json, experiment_terminal
+
+    change, found = results[-1]
+    tried = [{"change": one.name, "answer": result.answer} for one, result in results]
+    text = experiment_json.comparison_json(
+        found,
+        scenario.name,
+        request.language,
+        change=change.name,
+        tried=tried,
+        folder=str(folder),
+    )
+    (folder / "result.json").write_text(text, encoding="utf-8")
+    if request.as_json:
+        out.write(text)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, file=out)
+    for number, (_, one) in enumerate(results):
+        if number:
+            console.print()
+        experiment_terminal.comparison(one, console, request.language)
+    page = experiment_terminal.Page(console, request.language)
+    page.row(say("evidence"), [str(folder)])

@@ -1,0 +1,96 @@
+"""Progress while experiments run: one line that is rewritten on a terminal, few lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from unstall.experiments.outcome import Run
+from unstall.model.text import Text, say
+
+_WHAT = {
+    "start": say("starting"),
+    "step": say("running"),
+    "gather": say("gathering evidence"),
+    "diagnose": say("diagnosing"),
+}
+
+
+class Teller:
+    """Tells of runs on standard error; ``quiet`` says nothing."""
+
+    def __init__(self, language: str = "en", quiet: bool = False) -> None:
+        self.language = language
+        self.quiet = quiet
+        self.live = sys.stderr.isatty()
+        self._open = False
+        self._last = 0.0
+        self._name = ""
+        self._begun = time.monotonic()
+
+    def begin(self, name: str, of: Text) -> None:
+        """A run begins."""
+        self._name = name
+        self._begun = time.monotonic()
+        if not self.live:
+            self._line(f"{name}: {of.render(self.language)}")
+
+    def __call__(self, what: str, step: int) -> None:
+        """Something happens in the run: see :data:`unstall.experiments.runner.Tell`."""
+        if self.quiet or not self.live:
+            return
+        now = time.monotonic()
+        if what == "step" and now - self._last < 0.2:
+            return
+        self._last = now
+        words = _WHAT.get(what, say("running")).render(self.language)
+        spent = int(now - self._begun)
+        shown = say("step {step}", step=step).render(self.language) if step else ""
+        sys.stderr.write(f"\r\x1b[K{self._name}  {words}  {shown}  {spent // 60}:{spent % 60:02d}")
+        sys.stderr.flush()
+        self._open = True
+
+    def end(self, run: Run) -> None:
+        """A run has ended."""
+        self._close()
+        self._line(f"{run.name}: {outcome(run).render(self.language)}")
+
+    def note(self, text: Text) -> None:
+        """Something the user should know before or between runs."""
+        self._close()
+        self._line(text.render(self.language))
+
+    def _line(self, text: str) -> None:
+        if not self.quiet:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def _close(self) -> None:
+        if self._open:
+            sys.stderr.write("\r\x1b[K")
+            self._open = False
+
+
+def outcome(run: Run) -> Text:
+    """What became of a run, in a few words."""
+    step, seconds = run.step, int(run.seconds + 0.5)
+    codes = ", ".join(
+        f"{end.program} {end.rank}: {end.code}" for end in run.ends if end.code not in (0, None)
+    )
+    if run.outcome == "hung":
+        if step:
+            return say("hung at step {step} after {seconds} s", step=step, seconds=seconds)
+        return say("hung before its first step, after {seconds} s", seconds=seconds)
+    if run.outcome == "failed":
+        return say("failed after {seconds} s (exit codes {codes})", seconds=seconds, codes=codes)
+    if run.outcome == "finished":
+        if step:
+            return say("finished {step} steps in {seconds} s", step=step, seconds=seconds)
+        return say("finished in {seconds} s", seconds=seconds)
+    if run.outcome == "slow":
+        return say(
+            "still in progress at step {step} when its limit of {seconds} s was reached",
+            step=step,
+            seconds=seconds,
+        )
+    return say("stopped by you after {seconds} s", seconds=seconds)

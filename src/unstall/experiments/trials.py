@@ -1,0 +1,152 @@
+"""A and B in turn, until the answer is clear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from unstall.experiments import statistics
+from unstall.experiments.outcome import Run
+from unstall.model.text import Text, say
+
+#: Most runs of A and of B each where the caller does not say how many.
+MOST = statistics.LOOKS[-1]
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one side.
+
+    Attributes:
+        label: ``as it is``, or the change.
+        runs: in order.
+    """
+
+    label: Text
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def bad(self) -> tuple[Run, ...]:
+        """Runs that hung or failed."""
+        return tuple(run for run in self.runs if run.outcome in ("hung", "failed"))
+
+    @property
+    def finished(self) -> tuple[Run, ...]:
+        """Runs that reached their end."""
+        return tuple(run for run in self.runs if run.outcome == "finished")
+
+    @property
+    def counted(self) -> int:
+        """Runs with a clear outcome."""
+        return len(self.bad) + len(self.finished)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all runs together."""
+        return sum(run.step for run in self.runs)
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What A and B together say.
+
+    Attributes:
+        a, b: the sides.
+        alpha: error that was allowed.
+        p: Fisher's exact probability that B looks so much better by chance.
+        p_steps: the same counted by steps; ``None`` where there are no steps.
+        bound: upper bound of B's hang rate at 95 %.
+        answer: ``confirmed``, ``refuted`` (B hangs as well), ``unclear`` or ``not-reproduced``
+            (A never hung).
+    """
+
+    a: Tally
+    b: Tally
+    alpha: float
+    p: float
+    p_steps: float | None
+    bound: float
+    answer: str
+
+
+#: Runs one side once: ``("A", 1)``.
+RunOne = Callable[[str, int], Run]
+
+
+def compare(
+    run: RunOne,
+    label_a: Text,
+    label_b: Text,
+    *,
+    count: int | None = None,
+    alpha: float = 0.05,
+    tell: Callable[[Run], None] | None = None,
+) -> Comparison:
+    """Run A and B in turn.
+
+    Args:
+        run: runs a side once.
+        label_a: what A is.
+        label_b: what B is.
+        count: runs of each; by default until the answer is clear at ``alpha``, at most
+            :data:`MOST`, and no more than four of A without a single hang.
+        alpha: probability of calling a useless change good.
+        tell: hears of each run's end.
+    """
+    a: list[Run] = []
+    b: list[Run] = []
+    for number in range(1, (count or MOST) + 1):
+        for side, runs in (("A", a), ("B", b)):
+            done = run(side, number)
+            runs.append(done)
+            if tell is not None:
+                tell(done)
+        if count is None and _enough(a, b, alpha):
+            break
+    return conclude(
+        Tally(label=label_a, runs=tuple(a)),
+        Tally(label=label_b, runs=tuple(b)),
+        alpha,
+        fixed=count is not None,
+    )
+
+
+def _enough(a: list[Run], b: list[Run], alpha: float) -> bool:
+    tally_a = Tally(label=say("A"), runs=tuple(a))
+    tally_b = Tally(label=say("B"), runs=tuple(b))
+    if len(a) >= 4 and not tally_a.bad:
+        return True
+    if len(b) >= 4 and len(tally_b.bad) >= max(2, len(tally_a.bad)):
+        return True
+    return statistics.clear(
+        len(tally_a.bad), tally_a.counted, len(tally_b.bad), tally_b.counted, alpha
+    )
+
+
+def conclude(a: Tally, b: Tally, alpha: float, *, fixed: bool) -> Comparison:
+    """The answer of all runs of both sides; ``fixed``: their number was chosen beforehand."""
+    p = statistics.fisher(len(a.bad), a.counted, len(b.bad), b.counted)
+    by_steps = None
+    if a.steps and b.steps:
+        by_steps = statistics.by_steps(len(a.bad), a.steps, len(b.bad), b.steps)
+    good = (
+        p <= alpha
+        if fixed
+        else statistics.clear(len(a.bad), a.counted, len(b.bad), b.counted, alpha)
+    )
+    if not a.bad:
+        answer = "not-reproduced"
+    elif b.bad and len(b.bad) * max(a.counted, 1) >= len(a.bad) * max(b.counted, 1):
+        answer = "refuted"
+    elif good and len(b.finished) == b.counted:
+        answer = "confirmed"
+    else:
+        answer = "unclear"
+    return Comparison(
+        a=a,
+        b=b,
+        alpha=alpha,
+        p=p,
+        p_steps=by_steps,
+        bound=statistics.upper_bound(len(b.bad), b.counted),
+        answer=answer,
+    )

@@ -1,0 +1,260 @@
+"""Reports of experiments for a terminal: the list of scenarios, a reproduction, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from unstall.experiments.closing import Closing, Seen
+from unstall.experiments.observed import Feature
+from unstall.experiments.outcome import Run
+from unstall.experiments.scenario import Scenario, Settings
+from unstall.experiments.telling import outcome
+from unstall.experiments.trials import Comparison, Tally
+from unstall.model.text import Text, say, verbatim
+
+
+class Page:
+    """Rows of a label and its text, in one language."""
+
+    def __init__(self, console: Console, language: str) -> None:
+        self.console = console
+        self.language = language
+
+    def words(self, text: Text) -> str:
+        """A sentence, safe for a terminal."""
+        from unstall.reports.words import clean
+
+        return escape(clean(text.render(self.language)))
+
+    def line(self, text: Text, style: str = "") -> None:
+        """A line over the whole width."""
+        words = self.words(text)
+        self.console.print(f"[{style}]{words}[/]" if style else words)
+
+    def row(self, label: Text, texts: Sequence[str]) -> None:
+        """A label with lines beside it."""
+        if not texts:
+            return
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(width=13, style="bold")
+        grid.add_column()
+        for number, text in enumerate(texts):
+            grid.add_row(self.words(label) if number == 0 else "", text)
+        self.console.print(grid)
+
+    def mark(self, good: bool, text: Text) -> str:
+        """A text with a sign of whether it holds."""
+        sign = "[green]✓[/]" if good else "[red]✗[/]"
+        return f"{sign} {self.words(text)}"
+
+
+def listing(scenarios: Sequence[Scenario], console: Console, language: str) -> None:
+    """All scenarios, their causes and changes."""
+    page = Page(console, language)
+    for scenario in scenarios:
+        page.line(verbatim(scenario.name), "bold")
+        page.row(say("shows"), [page.words(scenario.title)])
+        page.row(say("causes"), [", ".join(scenario.causes)])
+        page.row(
+            say("changes"),
+            [f"{one.name}: {page.words(one.text)}" for one in scenario.changes],
+        )
+        page.row(
+            say("controls"),
+            [f"{one.name}: {page.words(one.text)}" for one in scenario.controls],
+        )
+        console.print()
+
+
+def settings_text(settings: Settings) -> Text:
+    """What a run was given."""
+    sizes = ", ".join(f"{name} {value:g}" for name, value in settings.sizes.items())
+    return say(
+        "{ranks} ranks, seed {seed}, {steps} steps{sizes}",
+        ranks=settings.ranks,
+        seed=settings.seed,
+        steps=settings.steps,
+        sizes=f"; {sizes}" if sizes else "",
+    )
+
+
+def timeout_text(settings: Settings) -> Text:
+    """By what means time-outs were shortened."""
+    return say(
+        "time-outs of the process groups: {seconds} s instead of PyTorch's 10 or 30 minutes, given "
+        "to these processes when they make their groups; nothing else is changed",
+        seconds=f"{settings.timeout:g}",
+    )
+
+
+def reproduction(
+    scenario: Scenario,
+    run: Run,
+    closing: Closing | None,
+    console: Console,
+    language: str,
+    *,
+    shared: Sequence[Feature] = (),
+) -> None:
+    """One run, its fingerprint and the diagnosis of its own evidence."""
+    page = Page(console, language)
+    page.line(say("{name}: {title}", name=scenario.name, title=scenario.title), "bold")
+    console.print()
+    page.row(say("fault"), [page.words(scenario.about)])
+    if run.settings is not None:
+        page.row(say("run with"), [page.words(settings_text(run.settings))])
+        page.row(say("time-outs"), [page.words(timeout_text(run.settings))])
+    page.row(say("outcome"), [page.words(outcome(run))])
+    if closing is not None:
+        page.row(say("fingerprint"), [page.mark(one.found, one.text) for one in closing.marks])
+        page.row(say("diagnosis"), _diagnosed(page, scenario, closing))
+        page.row(say("report"), [page.mark(one.shared, one.text) for one in shared])
+        console.print()
+        if closing.closed:
+            page.line(
+                say(
+                    "The loop is closed: the evidence of this run, read as a user's would be, "
+                    "leads to the cause that was produced."
+                ),
+                "green",
+            )
+        else:
+            page.line(
+                say(
+                    "The loop is not closed: verdict or fingerprint differ from what was produced."
+                ),
+                "red",
+            )
+    else:
+        console.print()
+        page.line(
+            say("It did not hang or fail this time; another --seed or more --steps may show it."),
+            "yellow",
+        )
+    page.row(say("evidence"), [escape(run.evidence)])
+    if scenario.changes:
+        page.row(
+            say("prove a fix"),
+            [f"unstall confirm {scenario.name} --change {scenario.changes[0].name}"],
+        )
+
+
+def _diagnosed(page: Page, scenario: Scenario, closing: Closing) -> list[str]:
+    told = say(
+        "{verdict} ({confidence} %), expected {expected}",
+        verdict=closing.verdict or "-",
+        confidence=round(closing.confidence * 100),
+        expected=scenario.causes[0],
+    )
+    lines = [page.mark(closing.named, told)]
+    if closing.diagnosis is not None and closing.diagnosis.causes:
+        lines.append(page.words(closing.diagnosis.causes[0].finding.summary))
+    return lines
+
+
+def comparison(found: Comparison, console: Console, language: str) -> None:
+    """A against B: what happened, how sure it is, what follows."""
+    page = Page(console, language)
+    page.row(say("A"), _side(page, found.a))
+    page.row(say("B"), _side(page, found.b))
+    console.print()
+    sure = [
+        page.words(
+            say(
+                "Fisher's exact test: p = {p}, allowed {alpha}",
+                p=_small(found.p),
+                alpha=f"{found.alpha:g}",
+            )
+        )
+    ]
+    if found.p_steps is not None and found.a.bad:
+        sure.append(
+            page.words(
+                say(
+                    "counted by steps ({a} of A, {b} of B): p = {p}",
+                    a=found.a.steps,
+                    b=found.b.steps,
+                    p=_small(found.p_steps),
+                )
+            )
+        )
+    sure.append(
+        page.words(
+            say(
+                "B's hang rate is at most {bound} % a run (95 % upper bound)",
+                bound=f"{found.bound * 100:.0f}",
+            )
+        )
+    )
+    page.row(say("how sure"), sure)
+    if found.a.bad and found.a.finished:
+        page.row(
+            say("mind"),
+            [
+                page.words(
+                    say(
+                        "{count} of {runs} runs without the change finished too: a single run that "
+                        "finishes proves nothing",
+                        count=len(found.a.finished),
+                        runs=found.a.counted,
+                    )
+                )
+            ],
+        )
+    console.print()
+    text, style = answer(found)
+    page.line(text, style)
+
+
+def _side(page: Page, tally: Tally) -> list[str]:
+    lines = [page.words(tally.label)]
+    if tally.bad:
+        where = ", ".join(str(run.step) for run in tally.bad)
+        lines.append(
+            page.words(
+                say(
+                    "hung or failed {count} of {runs}, at step {steps}",
+                    count=len(tally.bad),
+                    runs=tally.counted,
+                    steps=where,
+                )
+            )
+        )
+    if tally.finished:
+        lines.append(
+            page.words(
+                say("finished {count} of {runs}", count=len(tally.finished), runs=tally.counted)
+            )
+        )
+    rest = len(tally.runs) - tally.counted
+    if rest:
+        lines.append(page.words(say("{count} without a clear outcome", count=rest)))
+    return lines
+
+
+def answer(found: Comparison) -> tuple[Text, str]:
+    """What follows, and a colour for it."""
+    if found.answer == "confirmed":
+        return say("Confirmed: with the change it no longer hangs."), "green"
+    if found.answer == "refuted":
+        return say("Refuted: it hangs with the change as well."), "red"
+    if found.answer == "not-reproduced":
+        return (
+            say(
+                "Nothing is proved: it did not hang without the change either. Make it hang first: "
+                "more steps, another seed, a heavier load."
+            ),
+            "yellow",
+        )
+    return say("Not clear yet: more runs are needed (-n)."), "yellow"
+
+
+def _small(p: float) -> str:
+    return f"{p:.2g}"
+
+
+__all__ = ["Seen", "answer", "comparison", "listing", "reproduction"]
