@@ -106,6 +106,17 @@ def test_commands_far_apart_are_scripts_of_their_own() -> None:
     assert [s.place.line for s in regions("x", text).scripts] == [1, 11]
 
 
+def test_a_script_that_an_editor_beautified() -> None:
+    text = ["export NAME=“a b”", "他说“好”", "vllm serve $M", "—port 8000"]
+    (script,) = regions("x", text).scripts
+    assert script.text.split("\n") == [
+        'export NAME="a b"',
+        "他说“好”",
+        "vllm serve $M",
+        "--port 8000",
+    ]
+
+
 def test_a_printed_environment_is_no_script() -> None:
     text = ["env:", "CUDA_VISIBLE_DEVICES=0,1", "NCCL_DEBUG=INFO", "PATH=/usr/bin:/bin", "end"]
     assert regions("x", text).scripts == []

@@ -11,6 +11,7 @@ from unstall.reading.shellwords import (
     is_command,
     is_flag,
     is_launch,
+    straight,
     without_prompt,
 )
 
@@ -115,6 +116,12 @@ def test_prompts() -> None:
                  "(base) root@n-1:/w# vllm serve x", "[me@box w]$ vllm serve x"):  # fmt: skip
         assert without_prompt(line) == "vllm serve x", line
     assert without_prompt("$X costs") == "$X costs"
+
+
+def test_typographic_dashes_and_quotes() -> None:
+    assert straight("—model /m –port 1 “a b” —— it’s") == '--model /m --port 1 "a b" —— it\'s'
+    assert straight("––tp 2") == "--tp 2"
+    assert straight("--a b") == "--a b"
 
 
 @given(st.text(alphabet="AB_=$()'\" x-./\\py1,[]{}", max_size=400))

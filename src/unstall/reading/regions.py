@@ -23,6 +23,7 @@ from unstall.reading.shellwords import (
     is_command,
     is_flag,
     is_launch,
+    straight,
     without_prompt,
 )
 
@@ -112,7 +113,10 @@ def regions(name: str, lines: Sequence[str], first: int = 1) -> Regions:
         for start, end in _scripts(lines, kinds, block):
             if len(found.scripts) >= _MOST:
                 break
-            text = "\n".join(without_prompt(line) for line in lines[start:end])
+            text = "\n".join(
+                line if kind in ("prose", "comment") else straight(without_prompt(line))
+                for line, kind in zip(lines[start:end], kinds[start:end], strict=True)
+            )
             found.scripts.append(ScriptText(Place(name, first + start), text))
             for at in range(start, end):
                 kinds[at] = "note" if kinds[at] in ("prose", "comment") else "script"
@@ -167,7 +171,7 @@ def _kinds(lines: Sequence[str]) -> list[str]:
     kinds: list[str] = []
     after = ""
     for line in reversed(lines):
-        short = line[:20_000]
+        short = straight(line[:20_000])
         kinds.append(_kind(short, after))
         if line.strip():
             after = short

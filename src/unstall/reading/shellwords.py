@@ -69,6 +69,11 @@ PROMPT = re.compile(
     r"(?:[\w.-]{1,64}@[\w.-]{1,64}:[\w./~-]{0,200} ?[$#] ?|\[[\w.@ ~/-]{1,120}\][$#] ?"
     r"|\$ (?=\S)|❯ |➜ {1,3}\S{1,60} )"
 )
+_FANCY = re.compile("[\u2013\u2014\u2018\u2019\u201c\u201d]")
+_FANCY_DASH = re.compile(
+    r"(?:(?<=\s)|^)[\u2013\u2014][-\u2013\u2014]?(?=[A-Za-z][\w-]*(?:[\s=]|$))"
+)
+_QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 TRACE = re.compile(r"\+{1,6} (?=\S)")
 
 
@@ -106,6 +111,13 @@ def is_flag(line: str) -> bool:
     if _FLAG.match(line):
         return _SPOKEN.match(line) is None
     return _OVERRIDE.match(line) is not None and "==" not in line and "(" not in line[:80]
+
+
+def straight(line: str) -> str:
+    """A command as it was typed, before an editor made dashes and quotes of it typographic."""
+    if _FANCY.search(line) is None:
+        return line
+    return _FANCY_DASH.sub("--", line).translate(_QUOTES)
 
 
 def without_prompt(line: str) -> str:
