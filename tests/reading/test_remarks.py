@@ -32,6 +32,8 @@ from unstall.reading.remarks import Tongue, remarks
         ("用的8卡H100：", "devices", {"count": "8", "model": "H100"}),
         ("2 nodes with 16 x A100", "devices", {"count": "16", "model": "A100"}),
         ("It works fine with a single GPU", "worked-before", {"gpus": "1"}),
+        ("两个小时没有任何输出", "no-output", {"hours": "2"}),
+        ("卡住半小时了", "no-output", {"hours": "0.5"}),
         ("about 9% of the rows are text-only samples", "mixed-data", {}),
         ("数据是图文混合的，另有少量纯文本", "mixed-data", {}),
         ("some experts see no tokens in a step", "mixed-data", {}),

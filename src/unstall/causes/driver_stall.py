@@ -262,7 +262,9 @@ def _against(job: Job) -> Iterable[Evidence]:
     if busy is not None:
         yield evidence(say("GPUs are at 100 %: a collective's kernel spins"), STRONG + FAIR, busy)
     for death in job.deaths:
-        if isinstance(death.fact, PythonException):
+        if isinstance(death.fact, PythonException) and "roxy" not in (
+            f"{death.fact.type} {death.fact.message}"
+        ):
             yield evidence(
                 say("a process failed with an exception: {quote}", quote=death.fact.quote[:160]),
                 STRONG,

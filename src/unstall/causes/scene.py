@@ -8,7 +8,7 @@ from unstall.causes.activity import SERVING, Standing, standing
 from unstall.causes.base import FAIR, STRONG, WEAK, collective_of, evidence, group_of, ranks_text
 from unstall.causes.reasons import absence, began, began_evidence, excerpts_of, waiting
 from unstall.job import Blocked, Job
-from unstall.model.facts import BarrierFailure, DesyncReport, Fact, Moment
+from unstall.model.facts import BarrierFailure, DesyncReport, Fact, Moment, Progress
 from unstall.model.findings import Collective, Evidence, Excerpt, ProcessGroup
 from unstall.model.plan import Program
 from unstall.model.text import say
@@ -189,6 +189,16 @@ def _of_stacks(job: Job, seen: Standing) -> Scene | None:
         seen=seen,
         told="stacks",
     )
+
+
+def outlasts(bar: Progress, scene: Scene) -> bool:
+    """Whether a bar had run about as long as the others waited, as a busy rank's has by then.
+
+    A bar that stopped long before shows no work that went on: it stands as all ranks left it.
+    """
+    if bar.elapsed is None or not scene.limit_ms or scene.told == "stacks":
+        return True
+    return bar.elapsed * 1000 >= 0.5 * scene.limit_ms
 
 
 def elsewhere(job: Job, blocked: Blocked) -> list[tuple[Blocked, tuple[int, ...]]]:

@@ -16,13 +16,14 @@ from unstall.causes.base import (
     origin_of,
     ranks_text,
 )
+from unstall.causes.divergence import SMALL
 from unstall.causes.reasons import (
     boilerplate,
     died_before,
     network_before,
     no_network_trouble,
 )
-from unstall.causes.scene import Scene, scenes, waits_elsewhere
+from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.job import Job
 from unstall.model.facts import Fact, Phase, Progress, TrainingStep
 from unstall.model.findings import Change, Evidence, Excerpt, Finding, Fix
@@ -61,12 +62,14 @@ def _claim(job: Job, scene: Scene) -> Finding | None:
         return None
     support = [*scene.support]
     stall = scene.blocked.stall if scene.blocked is not None else None
-    if stall is not None and stall.looks_like_barrier:
+    if stall is not None and (
+        stall.looks_like_barrier or (stall.work.numel_in or SMALL + 1) <= SMALL
+    ):
         support.append(
             evidence(
                 say(
-                    "it is a barrier or an operation of 1 element: ranks meet there, they do not "
-                    "exchange gradients"
+                    "it is a barrier or an operation of few elements: ranks meet there, they do "
+                    "not exchange gradients"
                 ),
                 FAIR,
                 stall.first,
@@ -135,9 +138,12 @@ def _words(job: Job, scene: Scene) -> list[Fact]:
             continue
         if fact.speaker.rank is not None and fact.speaker.rank in scene.waiters:
             continue
-        if last is not None and _after(job, fact, last):
+        if isinstance(fact, Progress) and not outlasts(fact, scene):
             continue
         told.append(fact)
+    # what goes on behind the time-outs shows that the rank was alive; it must have begun before
+    begun = {_kind(fact) for fact in told if last is None or not _after(job, fact, last)}
+    told = [fact for fact in told if _kind(fact) in begun]
     told.sort(key=lambda fact: fact.place, reverse=True)
     if not told:
         return []

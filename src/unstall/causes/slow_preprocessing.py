@@ -23,7 +23,7 @@ from unstall.causes.reasons import (
     network_before,
     no_network_trouble,
 )
-from unstall.causes.scene import Scene, scenes, waits_elsewhere
+from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.job import Job
 from unstall.model.facts import NcclInit, Phase, Progress, StoreFailure
 from unstall.model.findings import Change, Evidence, Exonerated, Finding, Fix
@@ -195,7 +195,7 @@ def _bar_evidence(scene: Scene, bar: Progress) -> list[Evidence]:
                     percent=_percent(bar),
                     elapsed=_seconds(bar.elapsed),
                 ),
-                STRONG,
+                STRONG if outlasts(bar, scene) else FAIR,
                 bar,
             )
         )

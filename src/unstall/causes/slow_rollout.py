@@ -17,7 +17,7 @@ from unstall.causes.base import (
     ranks_text,
 )
 from unstall.causes.reasons import boilerplate, died_before, network_before, no_network_trouble
-from unstall.causes.scene import Scene, scenes, waits_elsewhere
+from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.causes.servers import Server, client_timeouts, server, server_evidence_against
 from unstall.job import Job
 from unstall.model.facts import EngineLoad, Fact, Phase, Progress
@@ -163,7 +163,7 @@ def _generating(job: Job, scene: Scene) -> list[Evidence]:
                         done=round(bar.done),
                         total=round(bar.total),
                     ),
-                    STRONG,
+                    STRONG if outlasts(bar, scene) else FAIR,
                     bar,
                 )
             ]

@@ -11,6 +11,11 @@ from collections.abc import Callable, Iterator
 _I = re.IGNORECASE
 _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _UNIT = r"(hours?|hrs?|h|minutes?|mins?|min|m|days?|d|seconds?|secs?|s)\b"
+_NUMBER_ZH = r"(\d{1,6}(?:\.\d{1,3})?|[一二两三四五六七八九十半])"
+_ZH = {word: str(value) for value, word in enumerate("一二三四五六七八九十", 1)} | {
+    "两": "2",
+    "半": "0.5",
+}
 _UNIT_ZH = r"(?:个)?(?:多)?(小时|分钟|天|秒|h\b|min\b)"
 _HOURS = {"h": 1.0, "m": 1 / 60, "d": 24.0, "s": 1 / 3600, "小": 1.0, "分": 1 / 60, "天": 24.0,
           "秒": 1 / 3600}  # fmt: skip
@@ -20,7 +25,8 @@ _Make = Callable[[re.Match[str]], Values]
 
 
 def _hours(found: re.Match[str]) -> Values:
-    return {"hours": f"{float(found[1]) * _HOURS[found[2][0].lower()]:.4g}"}
+    number = float(_ZH.get(found[1], found[1]))
+    return {"hours": f"{number * _HOURS[found[2][0].lower()]:.4g}"}
 
 
 def _nothing(_: re.Match[str]) -> Values:
@@ -50,9 +56,9 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
             rf"(?:about |over |more than "
         rf"|almost |nearly |~ ?)?{_NUMBER} ?{_UNIT}", _I), _hours),
     ("no-output", re.compile(
-        rf"(?:{_STUCK_ZH}|{_SILENT_ZH})[^。；;\n]{{0,20}}?{_NUMBER} ?{_UNIT_ZH}", _I), _hours),
+        rf"(?:{_STUCK_ZH}|{_SILENT_ZH})[^。；;\n]{{0,20}}?{_NUMBER_ZH} ?{_UNIT_ZH}", _I), _hours),
     ("no-output", re.compile(
-        rf"{_NUMBER} ?{_UNIT_ZH}[^。；;\n]{{0,12}}?(?:{_SILENT_ZH}|{_STUCK_ZH})", _I), _hours),
+        rf"{_NUMBER_ZH} ?{_UNIT_ZH}[^。；;\n]{{0,12}}?(?:{_SILENT_ZH}|{_STUCK_ZH})", _I), _hours),
     ("no-output", re.compile(
         rf"\b{_STUCK} (?:forever|indefinitely|there)\b|\bno (?:more |further )?{_SILENT} "
         rf"(?:after|since|at all|any ?more)\b", _I), _nothing),
