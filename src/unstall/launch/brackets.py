@@ -125,3 +125,88 @@ def _options(inner: str) -> list[str] | None:
         order = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
         return [f"{n:0{width}d}" if width else str(n) for n in order[:256]]
     return None
+
+
+def split_words(text: str) -> list[tuple[str, int]]:
+    """A simple command's words with their offsets; redirections are left out, quotes stay."""
+    found: list[tuple[str, int]] = []
+    at = 0
+    size = len(text)
+    drop = False
+    while at < size:
+        letter = text[at]
+        if letter in " \t\n":
+            at += 1
+            continue
+        if text.startswith("\\\n", at):
+            at += 2
+            continue
+        if letter == "#":
+            end = text.find("\n", at)
+            at = size if end < 0 else end
+            continue
+        start = at
+        at = _word_end(text, at)
+        word = text[start:at].replace("\\\n", "")
+        if (at < size and text[at] in "<>&|;") or at == start:
+            # a redirection: its descriptor is no word, nor is what it names
+            descriptor = word.isdigit() or word == ""
+            operator = at
+            while at < size and text[at] in "<>&|;":
+                at += 1
+            here = text[operator:at]
+            if not descriptor and not drop:
+                found.append((word, start))
+            drop = "<" in here or ">" in here
+            if at == operator:
+                at += 1
+            continue
+        if not drop:
+            found.append((word, start))
+        drop = False
+    return found
+
+
+def _word_end(text: str, at: int) -> int:
+    """Where a word ends that begins at ``at``."""
+    size = len(text)
+    while at < size:
+        letter = text[at]
+        if letter == "\\":
+            at += 2
+        elif letter == "'":
+            end = text.find("'", at + 1)
+            at = size if end < 0 else end + 1
+        elif letter == "$" and text[at + 1 : at + 2] == "'":
+            at += 2
+            while at < size and text[at] != "'":
+                at += 2 if text[at] == "\\" else 1
+            at += 1
+        elif letter == '"':
+            at = _quote_end(text, at + 1)
+        elif (letter == "$" and text[at + 1 : at + 2] in ("(", "{")) or (letter in "<>" and text[at + 1 : at + 2] == "("):
+            at = closing(text, at + 1) + 1
+        elif letter == "`":
+            at = closing_tick(text, at + 1) + 1
+        elif letter in " \t\n<>&|;":
+            break
+        else:
+            at += 1
+    return min(at, size)
+
+
+def _quote_end(text: str, at: int) -> int:
+    """Behind the double quote that closes the one before ``at``."""
+    while at < len(text):
+        letter = text[at]
+        if letter == "\\":
+            at += 2
+        elif letter == '"':
+            return at + 1
+        elif letter == "$" and text[at + 1 : at + 2] in ("(", "{"):
+            at = closing(text, at + 1) + 1
+        elif letter == "`":
+            at = closing_tick(text, at + 1) + 1
+        else:
+            at += 1
+    return at

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from unstall.launch import conditions
-from unstall.launch.calls import Call
+from unstall.launch.calls import Call, Variable
 from unstall.launch.externals import _Externals
 from unstall.launch.state import DEEPEST_CALL, Leave
 from unstall.launch.strings import Pieces, Unknown, join, known, token, written
@@ -30,6 +30,9 @@ class _Builtins(_Externals):
         script = self.at_hand.get(written(expanded[1]).rsplit("/", 1)[-1])
         if script is None or len(self.locals) >= DEEPEST_CALL:
             return None
+        if script.place.source in (self.base.source, *self.sourcing):
+            return None  # it sources itself
+        self.sourcing.append(script.place.source)
         self.reading.sourced.add(script.place.source)
         saved, base = self.parameters, self.base
         if len(expanded) > 2:
@@ -44,6 +47,7 @@ class _Builtins(_Externals):
                 raise
         finally:
             self.locals.pop()
+            self.sourcing.pop()
             self.parameters, self.base = saved, base
         return True
 
@@ -64,8 +68,10 @@ class _Builtins(_Externals):
     def do_unset(self, expanded: list[Pieces], *_: object) -> bool | None:
         for item in expanded[1:]:
             name = known(item)
-            if name:
-                self.variables.pop(name, None)
+            if name in self.functions:
+                del self.functions[name]
+            elif name:
+                self.variables[name] = Variable((), False, False, None, (), True)
         return True
 
     def do_shift(self, expanded: list[Pieces], *_: object) -> bool | None:

@@ -58,6 +58,7 @@ class Variable(msgspec.Struct, frozen=True):
         array: it is an array; ``items`` are its elements.
         exported: programs receive it.
         place: where it was last set; ``None`` where the script did not set it.
+        gone: the script removed it, so that nothing from outside stands in it either.
     """
 
     value: Pieces
@@ -65,6 +66,7 @@ class Variable(msgspec.Struct, frozen=True):
     exported: bool
     place: Place | None
     items: tuple[Pieces, ...] = ()
+    gone: bool = False
 
 
 class Reading(msgspec.Struct):

@@ -81,7 +81,7 @@ class _Externals(_Outputs):
         environment: dict[str, Value] = {}
         not_exported: dict[str, Value] = {}
         for name, variable in self.variables.items():
-            if name.startswith("__unknown_") or variable.place is None:
+            if name.startswith("__unknown_") or variable.place is None or variable.gone:
                 continue  # not the script's
             value = as_value(flat(variable), variable.place)
             (environment if variable.exported and not variable.array else not_exported)[name] = (

@@ -61,6 +61,7 @@ class _State:
         self.functions: dict[str, tuple[Block, Place]] = {}
         self.parameters: list[Pieces] | None = None
         self.locals: list[dict[str, Variable | None]] = []
+        self.sourcing: list[str] = []
         self.steps = 0
         self.order = 0
         self.fresh = 0
@@ -115,7 +116,7 @@ class _State:
             kind = "random" if "RANDOM" in name else "command"
             return (self.known_as(Unknown(f"${name}", f"{name}:{self.fresh}", kind)),)
         variable = self.variables.get(name)
-        if variable is None:
+        if variable is None or variable.gone:
             return None
         if variable.array:
             return variable.items[0] if variable.items else ()
@@ -130,7 +131,7 @@ class _State:
         if name == "@":
             return self.parameters
         variable = self.variables.get(name)
-        return as_list(variable) if variable is not None else None
+        return as_list(variable) if variable is not None and not variable.gone else None
 
     def assign(self, name: str, value: Pieces) -> None:
         """Set a plain variable."""
@@ -140,6 +141,9 @@ class _State:
 
     def outside(self, name: str) -> Pieces:
         """A variable that the script never set: the calling environment may have it."""
+        known_gone = self.variables.get(name)
+        if known_gone is not None and known_gone.gone:
+            return ()
         if name.isdigit():
             if self.parameters is not None:
                 return ()
@@ -186,6 +190,7 @@ class _State:
         place = self.place(assignment.line)
         name = assignment.name
         old = self.variables.get(name)
+        old = None if old is not None and old.gone else old
         keep = (old.exported if old is not None else name in INHERITED) or self.export_all
         export = keep if exported is None else exported
         if assignment.items is not None:
@@ -194,7 +199,7 @@ class _State:
                 items.extend(words.fields(item, self))
             if assignment.append and old is not None:
                 items = [*as_list(old), *items]
-            self.variables[name] = Variable((), True, export, place, tuple(items[:4096]))
+            self.variables[name] = Variable((), True, export, place, tuple(items[:2048]))
             return
         value = words.text(assignment.value, self)
         if assignment.index is not None:
@@ -205,7 +210,7 @@ class _State:
                 if number is not None and number.lstrip("-").isdigit()
                 else len(elements)
             )
-            if 0 <= at < 4096:
+            if 0 <= at < 2048:
                 elements.extend(() for _ in range(at + 1 - len(elements)))
                 elements[at] = value
             self.variables[name] = Variable((), True, export, place, tuple(elements))
@@ -255,7 +260,7 @@ class _State:
                     self.variables[name] = Variable((text,), False, exported, place)
                     continue
                 variable = self.variables.get(name)
-                if variable is not None:
+                if variable is not None and not variable.gone:
                     if exported:
                         self.variables[name] = msgspec.structs.replace(variable, exported=True)
                 elif kind in ("local", "declare", "typeset") and not exported:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from unstall.launch.brackets import split_words
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -228,29 +230,43 @@ class _Reader:
     # --- simple commands ---------------------------------------------------------------------
 
     def _command(self, node: Node, _depth: int) -> Part:
-        words: list[str] = []
-        lines: list[int] = []
+        # The grammar tells where a command begins and ends; it is split here, since the grammar
+        # loses escaped blanks and splits some words.
         assignments: list[Assignment] = []
         feed: str | None = None
+        start = node.start_byte
         for child in node.children:
             if child.type == "variable_assignment":
                 assignments.extend(self._one_assignment(child))
+                start = child.end_byte
             elif child.type == "herestring_redirect":
                 feed = self.text(child)[3:].strip()
-            elif child.type in ("file_redirect", "comment"):
-                continue
             elif child.type == "ERROR":
                 self.errors.append(child.start_point.row)
-                words.extend(self.text(child).split()[:64])
-            elif child.is_named:
-                words.append(self.text(child))
-            elif child.type in ("=~", "==", "=", "!="):
-                words.append(child.type)
-            lines.extend([child.start_point.row] * (len(words) - len(lines)))
-        lines.extend([node.start_point.row] * (len(words) - len(lines)))
+        text = self.data[start : self._end(node)].decode("utf-8", "replace")
+        row = node.start_point.row + self.data.count(b"\n", node.start_byte, start)
+        words: list[str] = []
+        lines: list[int] = []
+        at = 0
+        for word, offset in split_words(text):
+            row += text.count("\n", at, offset)
+            at = offset
+            words.append(word)
+            lines.append(row)
         return Simple(
             tuple(words), tuple(assignments), node.start_point.row, feed, lines=tuple(lines)
         )
+
+    def _end(self, node: Node) -> int:
+        """A command's end, with the escaped blanks that the grammar leaves behind it."""
+        end = node.end_byte
+        while True:
+            at = end
+            while self.data[at : at + 1] in (b" ", b"\t"):
+                at += 1
+            if self.data[at : at + 1] != b"\\" or self.data[at + 1 : at + 2] not in (b" ", b"\t"):
+                return end
+            end = at + 2
 
     def _one_assignment(self, node: Node) -> list[Assignment]:
         name_node = node.child_by_field_name("name")

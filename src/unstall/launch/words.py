@@ -14,7 +14,7 @@ from unstall.launch import patterns
 from unstall.launch.brackets import braces, closing, closing_tick
 from unstall.launch.strings import Pieces, Unknown, compact, join, known, token, written
 
-MOST_FIELDS = 4096
+MOST_FIELDS = 2048
 DEEPEST = 25
 _SPACE = " \t\n"
 _OUTSIDE = (
@@ -120,6 +120,7 @@ class _Expansion:
         self.current: list[str | Unknown] = []
         self.exists = False
         self.split = True
+        self.nothing = False  # the quotation holds a list without elements
 
     def fields(self) -> list[Pieces]:
         self.run()
@@ -166,6 +167,8 @@ class _Expansion:
         if not self.split:
             self.add(join(elements))
             return
+        if quoted and not elements:
+            self.nothing = True
         for number, element in enumerate(elements):
             if number and self.exists:
                 self.flush()
@@ -196,7 +199,10 @@ class _Expansion:
                 at += 2
             elif letter == '"' and self.quotes:
                 in_double = not in_double
-                self.exists = True
+                if in_double:
+                    self.nothing = False
+                elif not self.nothing:
+                    self.exists = True
                 at += 1
             elif letter == "'" and not in_double:
                 end = word.find("'", at + 1)

@@ -32,9 +32,9 @@ def judge(context: Context) -> Iterator[Judgement]:
 def _row(context: Context, name: str) -> Judgement | None:
     reader = variables.reader_of(name)
     telling = any(part in _TELLING for part in name.split("_"))
-    if reader is None and not telling:
-        return None
     having = [la for la in context.launches if name in la.environment]
+    if reader is None and not telling and not any(_is_port(la, name) for la in having):
+        return None
     lost = [la for la in context.launches if name in la.not_exported and name not in la.environment]
     if name in _ELSEWHERE and not lost and not any(name in la.ignores for la in having):
         return None
@@ -71,6 +71,12 @@ def _row(context: Context, name: str) -> Judgement | None:
     else:
         why = joined(reasons)
     return Judgement(name, values, judgement, why, where, _correction(name, deaf), concerns)
+
+
+def _is_port(launch: Launch, name: str) -> bool:
+    """Whether the variable's value is one of the program's ports."""
+    value = launch.environment[name]
+    return any(_same(value, port.value) and not port.value.default for port in launch.ports)
 
 
 def _correction(name: str, deaf: list[Launch]) -> str | None:

@@ -50,7 +50,8 @@ def judge(context: Context) -> Iterator[Judgement]:
         if late:
             launch, port = late[0]
             why = say(
-                "the port of {program} is asked of the system, closed, and bound only later: another "
+                "the port of {program} is asked of the system, closed, and bound only later: "
+                "another "
                 "process may take it in between",
                 program=launch.label,
             )
