@@ -37,6 +37,7 @@ def test_device_error_in_python_and_in_the_watchdog(
     [
         ("an illegal memory access was encountered", "IllegalAddress"),
         ("device-side assert triggered", "Assert"),
+        ("dependency created on uncaptured work in another stream", "StreamCaptureIsolation"),
         ("unspecified launch failure", "LaunchFailure"),
         ("misaligned address", "MisalignedAddress"),
         ("an illegal instruction was encountered", "IllegalInstruction"),
@@ -184,3 +185,12 @@ def test_an_error_of_counting_the_devices(read: Read) -> None:
     )
     assert isinstance(fact, CudaError)
     assert (fact.name, fact.text) == ("NotReady802", "system not yet initialized")
+
+
+def test_an_error_that_triton_met(read: Read) -> None:
+    """``triton/backends/nvidia/driver.py`` puts the back end in brackets."""
+    (fact,) = read(
+        CudaReader, "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered\n"
+    )
+    assert isinstance(fact, CudaError)
+    assert (fact.name, fact.through) == ("IllegalAddress", "python")

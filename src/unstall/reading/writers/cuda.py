@@ -46,6 +46,7 @@ NAMES = (
     ("operation not permitted on an event last recorded in a capturing stream", "CapturedEvent"),
     ("operation would result in a merge of separate capture", "StreamCaptureMerge"),
     ("operation would make the legacy stream depend on a capturing", "StreamCaptureImplicit"),
+    ("dependency created on uncaptured work in another stream", "StreamCaptureIsolation"),
     ("peer access is not supported", "PeerAccessUnsupported"),
     ("peer access is already enabled", "PeerAccessAlreadyEnabled"),
     ("too many resources requested for launch", "LaunchOutOfResources"),
@@ -65,7 +66,8 @@ _SYMBOLS = {
     "SystemNotReady": "NotReady802",
 }
 _ERROR = re.compile(
-    r"(?:CUDA|HIP) (?:runtime |driver )?error(?: \d{1,4})?: {0,2}(\S.{0,500})"
+    r"(?:(?:CUDA|HIP) (?:runtime |driver )?error(?: \d{1,4})?|Triton Error \[(?:CUDA|HIP)\])"
+    r": {0,2}(\S.{0,500})"
     r"|Cuda failure (?:\d{1,4} )?'([^']{1,200})'"
     r"|C(?:UDA|uda) error (?:in )?[^\s']{1,300}:\d{1,7} '([^']{1,200})'"
     r"|from cudaGetDeviceCount\(\).{0,200}?Error \d{1,4}: (\S.{0,200})",
@@ -110,6 +112,7 @@ class CudaReader:
         "Cuda error",
         "cudaError",
         "from cudaGetDeviceCount()",
+        "Triton Error [",
         *OUT_OF_MEMORY,
         "Assertion ",
         "CUDA kernel errors might",
