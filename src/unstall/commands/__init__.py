@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from unstall import __version__
+from unstall.commands import check as _check
 from unstall.commands import confirm as _confirm
 from unstall.commands import diagnose as _diagnose
 from unstall.commands import explain as _explain
@@ -43,6 +44,7 @@ def _common(
 
 
 app.command("diagnose")(_diagnose.diagnose)
+app.command("check")(_check.check)
 app.command("trace")(_trace.trace)
 app.command("reproduce")(_reproduce.reproduce)
 app.command("confirm")(_confirm.confirm)

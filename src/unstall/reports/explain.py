@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from unstall.causes.base import Cause
 
 
+#: Headings of the families, as causes name them.
+FAMILIES: dict[str, Text] = {
+    "device": say("device"),
+    "launch and configuration": say("launch and configuration"),
+    "node and network": say("node and network"),
+    "one process died first": say("one process died first"),
+    "one rank is alive but late": say("one rank is alive but late"),
+    "serving and RL coupling": say("serving and RL coupling"),
+    "the ranks diverge": say("the ranks diverge"),
+    "none": say("none"),
+}
+
+
 def show_all(causes: Sequence[Cause], language: str, console: Console) -> None:
     """All causes in one table, by family."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -26,7 +39,8 @@ def show_all(causes: Sequence[Cause], language: str, console: Console) -> None:
         if cause.family != family:
             family = cause.family
             table.add_section()
-            table.add_row(Styled(family, style="bold"), "")
+            heading = FAMILIES[family].render(language)
+            table.add_row(Styled(heading, style="bold"), "")
         table.add_row(Styled("  " + cause.id), Styled(cause.title.render(language)))
     console.print(table)
 
