@@ -204,6 +204,7 @@ _ADVICE = {
     "refused": say("not loaded, because it holds {found}, which no dump of torch holds", found=""),
     "too-big": say("not loaded: {found}, more than {limit} MiB", found="", limit=MAX_BYTES >> 20),
     "unreadable": say("the file cannot be opened: {found}", found=""),
+    "unexpected": say("its form is unknown ({found}); please report it", found=""),
     "foreign": say("no Flight Recorder dump: {found}", found=""),
 }
 

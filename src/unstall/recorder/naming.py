@@ -21,8 +21,8 @@ _SHORT_RANK = re.compile(r"(?<![A-Za-z0-9])r0*(\d{1,7})(?![A-Za-z0-9])")
 _LOCAL = re.compile(r"local[-_. ]?$", re.IGNORECASE)
 _LAST_NUMBER = re.compile(r"0*(\d{1,7})(?=\D*$)")
 _PLAIN_WORDS = re.compile(
-    r"(?:nccl|comm|lib|trace|rank|dump|dumps|fr|flight|recorder|torch|pg|debug|global|pickle|json"
-    r"|hang|ok|after|file|of|on|host|node)(?![a-z])",
+    r"(?:nccl|comm|lib|trace|rank|dumps?|fr|flight|recorder|torch|pg|debug|global|local|pickle|json"
+    r"|hang|ok|after|file|gpu|tp|dp|pp|ep|v|run|job|step|iter)?[-.]?\d*\Z",
     re.IGNORECASE,
 )
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?:\.[A-Za-z][A-Za-z0-9-]*)*")

@@ -281,6 +281,8 @@ def _finish(dump: Dump, log: _Log) -> GroupLog:
     """A group's columns and its unfinished operations."""
     group = GroupLog(log.name, log.desc, pg_id=log.pg_id, own_rank=log.own_rank, pending=[])
     group.sent, group.received = log.sent, log.received
+    if not log.units:  # its only entry was left out
+        return group
     seqs, kinds, dones, _, exchanges, _ = zip(*log.units, strict=True)
     if any(exchanges):
         group.last_p2p = max(seq for seq, p2p in zip(seqs, exchanges, strict=True) if p2p)
@@ -427,14 +429,16 @@ def read_entry(
     """One entry in full, or ``None`` where it cannot be understood."""
     try:
         pair = entry.get("process_group") or (str(_whole(entry.get("pg_id"), 0)), "")
-        name = entry["profiling_name"]
+        name, guid, desc = entry["profiling_name"], pair[0], pair[1]
+        if not (type(name) is type(guid) is type(desc) is str):  # before anything is hashed
+            return None
         op = name.rpartition(":")[2]
         p2p = entry.get("is_p2p")
         p2p = bool(P2P_NAME.match(op)) if p2p is None else bool(p2p)
         seq = _whole(entry.get("p2p_seq_id" if p2p else "collective_seq_id", entry.get("seq_id")))
         return Entry(
             number,
-            groups[(pair[0], pair[1])],
+            groups[(guid, desc)],
             seq,
             p2p,
             op[:_MAX_TEXT],

@@ -43,6 +43,8 @@ def reduce_bytes(name: str, data: bytes, *, walk: bool) -> Dump:
     except (MemoryError, RecursionError):
         found = "a demand for more memory than its size explains"
         dump = Dump(name, state="refused", found=found, size=len(data))
+    except Exception as error:  # a form nobody thought of costs one file, not the verdict
+        dump = Dump(name, state="unexpected", found=type(error).__name__, size=len(data))
     parts = read_name(name)
     dump.rank, dump.sure, dump.host, dump.series = parts.rank, parts.sure, parts.host, parts.series
     return dump
