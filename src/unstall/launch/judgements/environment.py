@@ -176,7 +176,7 @@ def _own(
                 "suspicious",
                 say(
                     "the port is bound, closed and used later through {flags}: until then another "
-                    "process may take it. Both programs get the same value, so nothing disagrees",
+                    "process may take it. Whoever uses it gets the same value, so nothing disagrees",
                     flags=flags,
                 ),
                 places(value, *(g for la in having for g in la.flags.values() if _same(g, value))),
