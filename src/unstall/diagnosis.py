@@ -11,9 +11,21 @@ import msgspec
 
 from unstall.benign import harmless
 from unstall.causes import all_causes
+from unstall.causes.known_bugs import consulted
 from unstall.job import Job, build
 from unstall.job.attempts import attempts
-from unstall.model.facts import Fact
+from unstall.model.facts import (
+    EngineLoad,
+    Fact,
+    GroupCreated,
+    HttpExchange,
+    NcclInit,
+    NcclTransport,
+    Phase,
+    TrainingStep,
+    WarningLine,
+)
+from unstall.model.facts import Progress as ProgressBar
 from unstall.model.findings import (
     Diagnosis,
     Excerpt,
@@ -30,6 +42,19 @@ UNKNOWN = 3.0
 
 #: Claims weaker than this are not shown beside a stronger one.
 SHOWN = 0.02
+
+#: What shows that a program was at work: with it and without any claim, nothing failed.
+WORK: tuple[type[Fact], ...] = (
+    TrainingStep,
+    ProgressBar,
+    Phase,
+    EngineLoad,
+    HttpExchange,
+    NcclInit,
+    NcclTransport,
+    GroupCreated,
+    WarningLine,
+)
 
 Progress = Callable[[int, int | None, str], None]
 
@@ -86,8 +111,8 @@ def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -
     benign = harmless(chosen)
     if ranked:
         verdict = "failure"
-    elif benign and not chosen.blocked and not chosen.deaths:
-        verdict = "benign"
+    elif benign or any(chosen.all(kind) for kind in WORK):
+        verdict = "benign"  # there is work, or a harmless complaint, and nothing that failed
     else:
         verdict = "inconclusive"
     if ranked and ranked[0].finding.cause == "unknown":
@@ -108,8 +133,8 @@ def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -
 
 
 def examine(job: Job) -> list[Finding]:
-    """Every cause's claims about a job."""
-    return [finding for cause in all_causes() for finding in cause.examine(job)]
+    """Every cause's claims about a job, with the known defects that fit each."""
+    return [consulted(job, found) for cause in all_causes() for found in cause.examine(job)]
 
 
 def score(finding: Finding) -> float:

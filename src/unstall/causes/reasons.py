@@ -12,6 +12,7 @@ from unstall.model.facts import (
     EngineLoad,
     Fact,
     GroupStatus,
+    HttpExchange,
     Moment,
     NcclError,
     NcclInit,
@@ -19,7 +20,10 @@ from unstall.model.facts import (
     PeerLost,
     Phase,
     ProcessEnd,
+    PythonException,
+    StoreFailure,
     TrainingStep,
+    WatchdogStuck,
 )
 from unstall.model.findings import Evidence, Excerpt, Exonerated
 from unstall.model.plan import Judgement
@@ -260,6 +264,33 @@ def went_on(job: Job, fact: Fact) -> Fact | None:
         if owner is None or job.owner(other) in (None, owner):
             return other
     return None
+
+
+def finished(job: Job) -> Phase | None:
+    """The line that says that the work came to its end, where no time-out followed it."""
+    ends = [phase for phase in job.all(Phase) if phase.kind == "end" and phase.finished]
+    for phase in ends:
+        if not any(job.chronology.before(phase, late) for late in job.all(CollectiveTimeout)):
+            return phase
+    return None
+
+
+def overcome(job: Job, fact: Fact) -> bool:
+    """Whether a complaint stopped nothing: a retry succeeded, or the work was at its end.
+
+    An exception counts as overcome only where the work came to its end all the same; a connection
+    that was retried already where the work went on.
+    """
+    end = finished(job)
+    if isinstance(fact, (StoreFailure, PeerLost, HttpExchange)) and went_on(job, fact) is not None:
+        return True
+    if isinstance(fact, PythonException) and fact.frames_from == "ignored":
+        return True
+    if end is None:
+        return False
+    if isinstance(fact, ProcessEnd):
+        return fact.exit_code in (-15, -2) and job.chronology.before(end, fact) is not False
+    return isinstance(fact, (PythonException, PeerLost, StoreFailure, WatchdogStuck))
 
 
 def worked_before(job: Job, fact: Fact) -> Fact | None:

@@ -13,8 +13,16 @@ from unstall.causes.base import (
     group_of,
     origin_of,
 )
-from unstall.causes.reasons import absence, began, boilerplate, excerpts_of, waiting
+from unstall.causes.reasons import (
+    absence,
+    began,
+    boilerplate,
+    excerpts_of,
+    overcome,
+    waiting,
+)
 from unstall.job import Blocked, Job
+from unstall.job.deaths import is_messenger
 from unstall.model.facts import (
     CollectiveTimeout,
     CudaError,
@@ -71,12 +79,26 @@ def examine(job: Job) -> Iterable[Finding]:
 
 
 def _first_failure(job: Job) -> Fact | None:
+    """The first sign of a failure that nothing overcame; what launchers pass on comes last."""
     found: list[Fact] = []
     for kind in FAILURES:
-        found.extend(job.all(kind)[:1])
-    found.extend(end for end in job.all(ProcessEnd) if end.exit_code not in (0, None))
+        found.extend(fact for fact in job.all(kind) if not overcome(job, fact))
+    found.extend(
+        end
+        for end in job.all(ProcessEnd)
+        if end.exit_code not in (0, None) and not overcome(job, end)
+    )
     found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
-    return min(found, key=lambda fact: fact.place) if found else None
+    return min(found, key=lambda fact: (_passed_on(fact), fact.place)) if found else None
+
+
+def _passed_on(fact: Fact) -> int:
+    """Whether a line only passes on another process's failure."""
+    if isinstance(fact, PythonException):
+        return 2 if is_messenger(fact) else 0
+    if isinstance(fact, (PeerLost, ProcessTakenDown)):
+        return 1
+    return 1 if isinstance(fact, ProcessEnd) and fact.exit_code == -15 else 0
 
 
 def _stalled(job: Job, blocked: Blocked) -> Finding:
@@ -129,8 +151,8 @@ def _stall_step(job: Job, blocked: Blocked) -> Text:
         )
     if len(blocked.stall.waiters) == 1:
         return say(
-            "get the logs of all ranks of the group: who has no time-out at this sequence number is "
-            "the one that was missing; or the Flight Recorder dumps of all ranks "
+            "get the logs of all ranks of the group: who has no time-out at this sequence number "
+            "is the one that was missing; or the Flight Recorder dumps of all ranks "
             "(unstall trace DUMPS)"
         )
     return say(
