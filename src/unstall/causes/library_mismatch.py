@@ -42,6 +42,7 @@ _NAME = re.compile(
     r"tokenizers|huggingface_hub|triton|xformers|megatron|apex|transformer_engine|datasets|"
     r"numpy)[\w.]{0,120})['\"]"
 )
+_CUDA_PACKAGE = re.compile(r"(nvidia-[a-z0-9-]{2,40})-cu1[1-9]")
 #: CUDA errors that mean: this build, this driver or this GPU do not go together.
 _CUDA = {
     "InsufficientDriver": say("the driver is older than the CUDA runtime of this build needs"),
@@ -200,20 +201,20 @@ def _of_words(fact: Fact, words: str) -> Iterable[_Sign]:
 
 def _mixed(job: Job) -> Iterable[Evidence]:
     """NVIDIA's packages for two CUDA releases in one environment."""
-    seen: dict[str, PackageVersion] = {}
+    seen: dict[str, tuple[str, PackageVersion]] = {}
     for version in job.all(PackageVersion):
-        match = re.fullmatch(r"(nvidia-[a-z0-9-]{2,40})-(cu1[1-9])", version.name.lower())
-        if match is None:
+        found = _CUDA_PACKAGE.search(version.quote)
+        if found is None:
             continue
-        other = seen.setdefault(match[1], version)
-        if other.name.lower() != version.name.lower():
+        name, other = seen.setdefault(found[1], (found[0], version))
+        if name != found[0]:
             yield evidence(
                 say(
                     "{one} {first} and {other} {second} are installed side by side: both bring the "
                     "same library",
-                    one=other.name,
+                    one=name,
                     first=other.version,
-                    other=version.name,
+                    other=found[0],
                     second=version.version,
                 ),
                 FAIR,

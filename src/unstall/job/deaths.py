@@ -41,10 +41,13 @@ MESSENGERS = re.compile(
 
 #: Exceptions of which a more exact fact stands beside them: the device's and NCCL's errors.
 DEVICE = re.compile(
-    r"CUDA error|out of memory|OutOfMemoryError|CUDA out of|AcceleratorError|device-side assert"
+    r"CUDA error|HIP error|Triton Error|out of memory|OutOfMemoryError|CUDA out of"
+    r"|AcceleratorError|device-side assert"
     r"|NCCL error|DistBackendError|cublas|CUBLAS|cudnn|CUDNN|EADDRINUSE|[Aa]ddress already in use"
     r"|DistNetworkError|DistStoreError|Resource temporarily unavailable|can't start new thread"
-    r"|No space left on device|Detected mismatch between collectives|Bus error|bus error"
+    # a full disk is named by its path, and is an exception like others
+    r"|No space left on device(?!: ['\"]?/(?!dev/shm))"
+    r"|Detected mismatch between collectives|Bus error|bus error"
 )
 
 
