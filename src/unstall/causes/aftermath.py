@@ -246,7 +246,7 @@ def _in_time(
             support.append(
                 evidence(
                     say(
-                        "the wait began at {time}, {seconds} s from it",
+                        "the wait of the others began at {time}, within {seconds} s of it",
                         time=clock(began),
                         seconds=round(abs(late)),
                     ),

@@ -16,6 +16,7 @@ from unstall.causes.base import (
     origin_of,
 )
 from unstall.causes.deaths import ranks_told, survived_evidence
+from unstall.causes.reasons import went_on
 from unstall.job import Job
 from unstall.model.facts import (
     CudaError,
@@ -99,6 +100,13 @@ def examine(job: Job) -> Iterable[Finding]:
             )
         )
     against: list[Evidence] = list(survived_evidence(job, first))
+    later = went_on(job, first)
+    if later is not None and not against:
+        against.append(
+            evidence(
+                say("the work went on after it: NCCL did without multicast"), STRONG + FAIR, later
+            )
+        )
     mismatch = next((e for e in job.all(DriverEvent) if e.what == "version-mismatch"), None)
     if mismatch is not None:
         against.append(

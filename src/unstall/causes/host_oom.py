@@ -18,7 +18,6 @@ from unstall.causes.base import (
     ranks_text,
 )
 from unstall.causes.deaths import echo_evidence, rank_of_pid, survived
-from unstall.causes.reasons import judged
 from unstall.job import Job
 from unstall.model.facts import (
     CudaOutOfMemory,
@@ -102,7 +101,7 @@ def examine(job: Job) -> Iterable[Finding]:
     )
     yield after.finding(
         "host-oom",
-        _summary(kills, ranks),
+        _summary(kills, ends, ranks),
         support,
         against,
         fixes=_fixes(program, kills),
@@ -178,7 +177,8 @@ def _filling(job: Job, fact: Fact) -> list[Evidence]:
     figures = [
         figure
         for figure in job.all(HostMemory)
-        if figure.percent is not None and job.chronology.before(fact, figure) is not True
+        if figure.percent is not None
+        and (job.chronology.before(fact, figure) is not True or _beside(fact, figure))
     ]
     if not figures:
         return []
@@ -197,18 +197,29 @@ def _filling(job: Job, fact: Fact) -> list[Evidence]:
     return [evidence(text, weight, peak)]
 
 
+def _beside(kill: Fact, figure: HostMemory) -> bool:
+    """Whether a figure belongs to the kill's own message: Ray tells it on the next lines."""
+    near = 0 <= figure.place.line - kill.place.line <= 8
+    return isinstance(kill, MemoryKill) and near and figure.place.source == kill.place.source
+
+
 def _offload(job: Job, program: Program | None) -> list[Evidence]:
     """That the job keeps states in host memory."""
-    for judgement in judged(job, "host-oom", "suspicious", "conflict"):
+    for judgement in job.plan.judgements:
+        if judgement.name != "offload":
+            continue
         return [
             evidence(
-                say("in the launch script, {setting}: {why}", setting=judgement.name,
-                    why=judgement.why),
+                say(
+                    "in the launch script, {setting}: {why}",
+                    setting=judgement.name,
+                    why=judgement.why,
+                ),
                 WEAK,
                 judgement.places[0] if judgement.places else None,
                 source=None if judgement.places else "launch script",
             )
-        ]  # fmt: skip
+        ]
     for phase in job.all(Phase):
         if phase.kind == "compile" and "cpu_adam" in phase.quote:
             return [
@@ -238,7 +249,7 @@ def _silent(job: Job, fact: Fact, killed: bool) -> list[Evidence]:
     return [evidence(say("no traceback and no device error stands before it"), WEAK, fact)]
 
 
-def _summary(kills: list[MemoryKill], ranks: tuple[int, ...]) -> Text:
+def _summary(kills: list[MemoryKill], ends: list[ProcessEnd], ranks: tuple[int, ...]) -> Text:
     if kills and ranks:
         return say(
             "The host ran out of memory: {by} killed {who}.",
@@ -250,6 +261,8 @@ def _summary(kills: list[MemoryKill], ranks: tuple[int, ...]) -> Text:
             "The host ran out of memory: {by} killed a process.",
             by=BY.get(kills[0].by, say("the system")),
         )
+    if not ends:
+        return say("The host's memory ran out: the system refused to give a process more.")
     return say(
         "A process was killed from outside (SIGKILL, exit code -9) while the host's memory was "
         "nearly full: most likely by the kernel's out-of-memory killer."

@@ -76,18 +76,7 @@ def _own(job: Job, fact: PythonException) -> bool:
 def _finding(
     job: Job, first: PythonException, same: Sequence[PythonException], after: Aftermath
 ) -> Finding:
-    support: list[Evidence] = [
-        evidence(
-            say(
-                "{type} was raised{where}: {message}",
-                type=first.type,
-                where=_where(first),
-                message=_headline(first),
-            ),
-            STRONG,
-            first,
-        )
-    ]
+    support: list[Evidence] = [evidence(_raised(first), STRONG, first)]
     against: list[Evidence] = [
         *survived_evidence(job, first),
         *echo_evidence(job, first),
@@ -184,15 +173,17 @@ def _ended(job: Job, after: Aftermath) -> list[Evidence]:
     return []
 
 
-def _where(fact: PythonException) -> Text | str:
+def _raised(fact: PythonException) -> Text:
     frame = _user_frame(fact)
     if frame is None:
-        return ""
+        return say("{type} was raised: {message}", type=fact.type, message=_headline(fact))
     return say(
-        " in {function} ({file}:{line})",
+        "{type} was raised in {function} ({file}:{line}): {message}",
+        type=fact.type,
         function=frame.function,
         file=frame.file,
         line=frame.line or 0,
+        message=_headline(fact),
     )
 
 
