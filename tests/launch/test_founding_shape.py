@@ -1,4 +1,4 @@
-"""A report's script that lost backslashes and comment signs, with prose between: the whole table."""
+"""A report's script without its backslashes and comment signs, prose between: the whole table."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ def test_two_programs_with_role_software_devices_and_processes() -> None:
 
 def test_the_command_stands_where_its_first_word_does() -> None:
     server, trainer = read().programs
-    assert server.place is not None and server.place.line == line_of("swift rollout")
-    assert trainer.place is not None and trainer.place.line == line_of("swift rlhf")
+    assert server.place is not None
+    assert server.place.line == line_of("swift rollout")
+    assert trainer.place is not None
+    assert trainer.place.line == line_of("swift rlhf")
     port = server.flags["port"]
-    assert port.place is not None and port.place.line == line_of("--port $HTTP_AT")
+    assert port.place is not None
+    assert port.place.line == line_of("--port $HTTP_AT")
 
 
 def test_the_servers_port_is_one_unknown_in_both_programs() -> None:
@@ -48,7 +51,8 @@ def test_the_servers_port_is_one_unknown_in_both_programs() -> None:
         "$(free_port)",
         "reserved-late",
     )
-    assert http.listens and not asked.listens
+    assert http.listens
+    assert not asked.listens
     assert http.value.same_as(asked.value) is True
 
 
@@ -64,7 +68,8 @@ def test_the_trainers_master_port_comes_from_the_cluster() -> None:
     rendezvous = next(p for p in trainer.ports if p.purpose == "rendezvous")
     assert rendezvous.value.text == "$(echo $CLUSTER_PORTS | cut -d ',' -f 2)"
     assert not rendezvous.value.known
-    assert "NPROC_PER_NODE" in trainer.environment and "NPROC_PER_NODE" not in trainer.flags
+    assert "NPROC_PER_NODE" in trainer.environment
+    assert "NPROC_PER_NODE" not in trainer.flags
 
 
 def test_what_is_set_for_the_server_and_read_by_nothing_has_no_effect() -> None:
@@ -112,7 +117,8 @@ def test_both_readings_are_told() -> None:
     notes = [str(n.text) for n in read().notes]
     lost = [n for n in notes if "trailing backslashes are lost" in n]
     assert len(lost) == 1
-    assert "MASTER_PORT" in lost[0] and "would not reach the program" in lost[0]
+    assert "MASTER_PORT" in lost[0]
+    assert "would not reach the program" in lost[0]
     assert any("taken for comments" in n for n in notes)
 
 

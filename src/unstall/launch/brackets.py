@@ -184,7 +184,7 @@ def _word_end(text: str, at: int) -> int:
             at += 1
         elif letter == '"':
             at = _quote_end(text, at + 1)
-        elif (letter == "$" and text[at + 1 : at + 2] in ("(", "{")) or (letter in "<>" and text[at + 1 : at + 2] == "("):
+        elif (letter in "$<>" and text[at + 1 : at + 2] == "(") or text.startswith("${", at):
             at = closing(text, at + 1) + 1
         elif letter == "`":
             at = closing_tick(text, at + 1) + 1

@@ -126,6 +126,8 @@ class _Builtins(_Externals):
 
     def do_sleep(self, expanded: list[Pieces], place: Place, _feed: str | None) -> bool | None:
         self.order += 1
+        if any(c.startswith("loop: ") for c in self.conditions):
+            return True  # between two questions, not in the place of one
         self.reading.sleeps.append((self.order, written(join(expanded[1:])), place))
         return True
 

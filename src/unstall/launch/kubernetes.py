@@ -33,16 +33,23 @@ class Contained(msgspec.Struct):
         script: the command.
         environment: what the manifest gives it.
         outer: the container, as a wrapper of every call.
-        replicas: on how many pods it runs.
+        own: variables among them that an operator sets.
     """
 
     script: Script
     environment: dict[str, Variable]
     outer: Outer
+    own: frozenset[str] = frozenset()
 
     def dress(self, call: Call) -> Call:
-        """A call with the container around it; it runs beside whatever else the file starts."""
-        return msgspec.structs.replace(call, outer=(self.outer, *call.outer))
+        """A call with the container around it; what an operator sets counts as a default."""
+        environment = {
+            name: msgspec.structs.replace(value, default=True) if name in self.own else value
+            for name, value in call.environment.items()
+        }
+        return msgspec.structs.replace(
+            call, outer=(self.outer, *call.outer), environment=environment
+        )
 
 
 def scripts(keys: Sequence[Keys]) -> list[Contained]:
@@ -86,7 +93,7 @@ def _kubeflow(file: Keys, nodes: int, each: object) -> dict[str, Variable]:
     """Variables that Kubeflow's operator sets in each pod."""
     place = file.place
     master = Unknown("$MASTER_ADDR", "env:MASTER_ADDR", "environment")
-    rank = Unknown("$RANK", "env:RANK", "environment")
+    rank = Unknown("$(number of the pod)", "env:RANK", "environment")
     found = {
         "MASTER_ADDR": Variable((master,), False, True, place),
         "MASTER_PORT": Variable(("23456",), False, True, place),
@@ -161,6 +168,7 @@ def _pod(
             container.get("args"),
             environment,
             Outer("kubernetes", tuple(options), (str(container.get("name", "")),), file.place),
+            frozenset(given),
         )
 
 
@@ -189,6 +197,7 @@ def _contained(
     arguments: object,
     environment: dict[str, Variable],
     outer: Outer,
+    own: frozenset[str] = frozenset(),
 ) -> Iterator[Contained]:
     words = [*_listed(command), *_listed(arguments)]
     if not words:
@@ -202,7 +211,7 @@ def _contained(
     # Kubernetes' own $(NAME) is a variable, not a command
     for name in environment:
         text = text.replace(f"$({name})", f"${{{name}}}")
-    yield Contained(Script(_start(file, text), text), environment, outer)
+    yield Contained(Script(_start(file, text), text), environment, outer, own)
 
 
 def _listed(value: object) -> list[str]:

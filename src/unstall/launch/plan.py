@@ -382,7 +382,8 @@ def _notes(
         Cited(say("not read: {reason}", reason=k.error), (k.place,)) for k in keys if k.error
     )
     for launch in launches:
-        if launch.server and not launch.call.background and not launch.call.outer:
+        daemon = launch.role == "node" or launch.call.background or launch.call.outer
+        if launch.server and not daemon:
             after = [
                 o
                 for o in launches

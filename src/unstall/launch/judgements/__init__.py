@@ -22,6 +22,7 @@ MODULES = (
     "readiness",
     "timeouts",
     "batches",
+    "offload",
     "network",
     "nccl",
     "container",
@@ -31,11 +32,25 @@ MODULES = (
 
 
 def judge(context: Context) -> Iterator[Judgement]:
-    """All judgements, in the order of :data:`MODULES`."""
+    """All judgements, in the order of :data:`MODULES`.
+
+    A variable's row that says it is in order is left out where another row of that name says for
+    the same program what is wrong with it.
+    """
+    found: list[tuple[str, Judgement]] = []
     for name in MODULES:
         module = import_module(f"{__name__}.{name}")
-        found: Iterable[Judgement] = module.judge(context)
-        yield from found
+        rows: Iterable[Judgement] = module.judge(context)
+        found.extend((name, row) for row in rows)
+    for name, row in found:
+        doubted = any(
+            other.name == row.name
+            and other.judgement != "ok"
+            and set(other.values) & set(row.values)
+            for _, other in found
+        )
+        if not (name == "environment" and row.judgement == "ok" and doubted):
+            yield row
 
 
 __all__ = ["Context", "judge"]

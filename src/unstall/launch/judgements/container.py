@@ -43,7 +43,7 @@ def judge(context: Context) -> Iterator[Judgement]:
         yield Judgement(
             "shared memory",
             {launch.label: size or "64 MB (default)"},
-            "conflict" if several else "suspicious",
+            "conflict" if several and _too_little(amount, launch.processes) else "suspicious",
             say(
                 "the container's /dev/shm has {size}: NCCL's segments between {count} ranks and "
                 "the "
@@ -55,6 +55,11 @@ def judge(context: Context) -> Iterator[Judgement]:
             "--shm-size=16g",
             ("shm-too-small",),
         )
+
+
+def _too_little(amount: int | None, processes: int | None) -> bool:
+    """Less than 64 MB for each rank: NCCL alone takes about half of that."""
+    return (64 << 20 if amount is None else amount) < (64 << 20) * (processes or 4)
 
 
 def bytes_of(text: str) -> int | None:

@@ -145,7 +145,8 @@ def _overlaps(context: Context, name: str, values: dict[str, str]) -> list[Judge
                 devices=listed(shared),
             )
             verdict = "conflict"
-        free = next(n for n in range(1000) if n not in first and n not in second)
+        taken = {d for la in context.launches for d in used_devices(la) or ()}
+        free = next(n for n in range(1000) if n not in taken)
         found.append(
             Judgement(
                 name,

@@ -19,7 +19,7 @@ def judge(context: Context) -> Iterator[Judgement]:
     """A row for each variable that is read by something, or whose name says that it should be."""
     names: dict[str, None] = {}
     for launch in context.launches:
-        names.update(dict.fromkeys(launch.environment))
+        names.update(dict.fromkeys(n for n in launch.environment if _given(launch, n)))
         names.update(dict.fromkeys(launch.not_exported))
     for name in names:
         if name.startswith(_QUIET) or name in variables.PROXIES or name in variables.NO_PROXY:
@@ -27,6 +27,10 @@ def judge(context: Context) -> Iterator[Judgement]:
         row = _row(context, name)
         if row is not None:
             yield row
+
+
+def _given(launch: Launch, name: str) -> bool:
+    return not launch.environment[name].default
 
 
 def _row(context: Context, name: str) -> Judgement | None:
@@ -176,7 +180,8 @@ def _own(
                 "suspicious",
                 say(
                     "the port is bound, closed and used later through {flags}: until then another "
-                    "process may take it. Whoever uses it gets the same value, so nothing disagrees",
+                    "process may take it. Whoever uses it gets the same value, so nothing "
+                    "disagrees",
                     flags=flags,
                 ),
                 places(value, *(g for la in having for g in la.flags.values() if _same(g, value))),

@@ -102,7 +102,7 @@ def _proxy(launch: Launch) -> Iterator[Judgement]:
             host=host,
         ),
         places(launch.environment[proxy], exempt),
-        f"export no_proxy={host},localhost,127.0.0.1",
+        "export no_proxy=" + ",".join(dict.fromkeys((host, "localhost", "127.0.0.1"))),
         ("driver-stall",),
     )
 

@@ -133,17 +133,19 @@ def _clash(one: Launch, first: Port, other: Launch, second: Port) -> Judgement:
             second=second.purpose,
         )
     else:
+        meet = first.purpose == second.purpose == "rendezvous"
         why = say(
             "{one} ({first}) and {other} ({second}) run at the same time on one machine and both "
             "bind "
-            "port {port}: the later one fails with address already in use, or joins the wrong "
-            "rendezvous",
+            "port {port}: the later one fails with address already in use",
             one=one.label,
             other=other.label,
             first=first.purpose,
             second=second.purpose,
             port=first.value.text,
         )
+        if meet:
+            why = say("{why}, or joins the rendezvous of the other", why=why)
     return Judgement(
         f"{second.purpose} port",
         values,

@@ -66,7 +66,9 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
             if given is not None:
                 found[name.lower()] = given
             launch.reads[name] = say(
-                "`llamafactory-cli train` passes it to torchrun as --{flag}", flag=name.lower()
+                "`{command}` passes it to torchrun as --{flag}",
+                command="llamafactory-cli train",
+                flag=name.lower(),
             )
         if "nproc_per_node" not in found:
             found["nproc_per_node"] = (

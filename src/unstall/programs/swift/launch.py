@@ -135,8 +135,8 @@ def _trainer(launch: Launch, origins: dict[str, str], method: str, megatron: boo
             if value is not None:
                 flags[name.lower()] = value
                 launch.reads[name] = say(
-                    "`swift {method}` passes it to torchrun as --{flag}",
-                    method=method,
+                    "`{command}` passes it to torchrun as --{flag}",
+                    command=launch.label,
                     flag=name.lower(),
                 )
         torchrun.apply(launch, flags, origins, "torchrun")
@@ -160,6 +160,10 @@ def _trainer(launch: Launch, origins: dict[str, str], method: str, megatron: boo
             context=launch.number("context_parallel_size", default=1),
             expert=launch.number("expert_model_parallel_size", default=1),
         )
+        for size in ("tensor", "pipeline"):
+            launch.settings[f"{size} parallel size"] = launch.flag(
+                f"{size}_model_parallel_size"
+            ) or default(1)
     training.ddp_timeout(launch, DDP_TIMEOUT)
     if not megatron:
         training.deepspeed_stage(launch)
