@@ -116,7 +116,9 @@ class Run:
         inside = issued[(op.group, head.seq)]
         if len(inside) < len(members):
             return False
-        if any((e.op.name, e.op.sizes, e.op.dtype) != (op.name, op.sizes, op.dtype) for e in inside):
+        if any(
+            (e.op.name, e.op.sizes, e.op.dtype) != (op.name, op.sizes, op.dtype) for e in inside
+        ):
             return False
         heads = [self.record[m][first[m]] for m in members if first[m] < len(self.record[m])]
         if len(heads) < len(members) or any(not any(h is e for e in inside) for h in heads):

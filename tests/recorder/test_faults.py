@@ -165,7 +165,8 @@ def test_a_missing_dump_is_evidence_against_its_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"), [(b"", "dump-empty"), (b"cut", "dump-truncated"), (b"{x", "dump-unreadable")]
+    ("content", "kind"),
+    [(b"", "dump-empty"), (b"cut", "dump-truncated"), (b"{x", "dump-unreadable")],
 )
 def test_broken_dumps_are_evidence_against_their_rank(content: bytes, kind: str) -> None:
     run = healthy(one_group(6))

@@ -64,7 +64,10 @@ def test_gloo_while_it_hangs() -> None:
 
 
 def test_gloo_after_its_own_time_out_reads_as_completed_and_is_told_as_weaker() -> None:
-    files = [DATA / "gloo" / "after__dump_fr_trace_rank0", DATA / "gloo" / "hang__dump_fr_trace_rank1"]
+    files = [
+        DATA / "gloo" / "after__dump_fr_trace_rank0",
+        DATA / "gloo" / "hang__dump_fr_trace_rank1",
+    ]
     loaded = load([(f"x/rank{at}", path.read_bytes()) for at, path in enumerate(files)])
     (suspect,) = analyse(loaded).suspects
     assert (suspect.rank, suspect.kind) == (1, "stopped-earlier")

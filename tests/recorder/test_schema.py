@@ -116,7 +116,12 @@ def test_a_coalesced_batch_ends_with_its_last_entry() -> None:
          "state": "scheduled", "retired": False, "time_discovered_completed_ns": None}
         for name in ("nccl:send 0->1", "nccl:recv 0<-1")
     ]  # fmt: skip
-    close = {**members[0], "profiling_name": "nccl:coalesced", "input_sizes": [], "output_sizes": []}
+    close = {
+        **members[0],
+        "profiling_name": "nccl:coalesced",
+        "input_sizes": [],
+        "output_sizes": [],
+    }
     raw["entries"] = [*members, {**close, "state": "completed", "retired": True}]
     assert [group.pending_count for group in reduced(raw).groups] == [0]
     raw["entries"] = [*members, close]

@@ -7,8 +7,8 @@ import re
 import msgspec
 
 from unstall.model.text import Text, say
+from unstall.recorder.fields import members_of
 from unstall.recorder.records import Dump
-from unstall.recorder.schema import members_of
 
 #: Dumps of one incident end together; one that ends so much before the others' first entry is of
 #: an earlier run whose file was not overwritten.

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from unstall.recorder.collection import Incident
+from unstall.recorder.fields import members_of
 from unstall.recorder.records import GroupLog, Meaning, Unit
-from unstall.recorder.schema import members_of
 
 _parsed = lru_cache(maxsize=4096)(members_of)
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from unstall.recorder.fields import read_entry
 from unstall.recorder.load import as_job
 from unstall.recorder.naming import read_name
 from unstall.recorder.records import Dump, Entry
 from unstall.recorder.safety import MAX_BYTES, DumpError, parse
-from unstall.recorder.schema import as_dictionary, read_entry, reduce_dump
+from unstall.recorder.schema import as_dictionary, reduce_dump
 from unstall.recorder.worker import Job
 
 #: Perfetto's page becomes slow beyond about this many events.

@@ -22,6 +22,7 @@ SCORES = {
 }  # fmt: skip
 TIE = 0.7
 FINISHED = 0.5
+GUESSED = 0.6
 MOST = 64
 
 

@@ -17,26 +17,31 @@ from __future__ import annotations
 
 import itertools
 import marshal
-import re
 from array import array
 from operator import itemgetter
 from typing import Any
 
-from unstall.recorder.records import Dump, Entry, FrameTuple, GroupLog, Unit
+from unstall.recorder.fields import (
+    ABSENT,
+    MAX_GROUPS,
+    MAX_TEXT,
+    NUMBER_LIMIT,
+    created_of,
+    read_entry,
+    text_of,
+    whole,
+)
+from unstall.recorder.records import Dump, GroupLog, Unit
 from unstall.recorder.safety import DumpError
 from unstall.recorder.signatures import P2P_NAME, Batch, Signature
+from unstall.recorder.status import rank_inside, read_config, read_status
 
 MAX_ENTRIES = 1_000_000
-MAX_GROUPS = 4096
 _MAX_TENSORS = 8192
 _MAX_DIMENSIONS = 65_536
-_MAX_TEXT = 300
 _KEPT_LAST = 12
 _KEPT_PENDING = 16
-_KEPT_FRAMES = 48
 _PENDING_DETAILS = 3
-_ABSENT = -(1 << 62)
-_MAX_NUMBER = 1 << 62
 _MAX_SIGNATURES = 100_000
 _MAX_PARTS = 1024
 
@@ -73,13 +78,13 @@ def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
     entries = raw.get("entries") or []
     if not isinstance(entries, list) or (entries and not _is_entry(entries[0])):
         raise DumpError("foreign", "entries that are no recorded operations")
-    dump = Dump(source, version=_text(raw.get("version")), size=size)
-    dump.library = _text(raw.get("comm_lib_version") or raw.get("nccl_version"))
+    dump = Dump(source, version=text_of(raw.get("version")), size=size)
+    dump.library = text_of(raw.get("comm_lib_version") or raw.get("nccl_version"))
     dump.entries = len(entries)
     _read_entries(dump, entries[-MAX_ENTRIES:])
-    _read_config(dump, raw.get("pg_config"))
-    _read_status(dump, raw.get("pg_status"))
-    dump.inside = _rank_inside(dump)
+    read_config(dump, raw.get("pg_config"))
+    read_status(dump, raw.get("pg_status"))
+    dump.inside = rank_inside(dump)
     dump.state = "ok" if entries else "idle"
     return dump
 
@@ -97,19 +102,6 @@ def _is_entry(value: Any) -> bool:
     return isinstance(value, dict) and ("profiling_name" in value or "record_id" in value)
 
 
-def _text(value: Any) -> str:
-    return str(value)[:_MAX_TEXT] if isinstance(value, (str, int, float)) else ""
-
-
-def _whole(value: Any, default: int = _ABSENT) -> int:
-    """An integer, also where JSON or another writer has it as digits."""
-    if type(value) is int:
-        return value if -(1 << 62) < value < 1 << 62 else default
-    if isinstance(value, str) and len(value) < 20 and value.lstrip("-").isdigit():
-        return int(value)
-    return default
-
-
 # What the loop needs of an entry, in the schema of torch 2.4 and later.
 _FIELDS = itemgetter(
     "profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes",
@@ -124,7 +116,7 @@ def _other_fields(entry: Any) -> tuple[Any, ...]:
     Raises:
         KeyError, TypeError, AttributeError: it is no recorded operation.
     """
-    group = entry.get("process_group") or (str(_whole(entry.get("pg_id"), 0)), "")
+    group = entry.get("process_group") or (str(whole(entry.get("pg_id"), 0)), "")
     seq = entry.get("collective_seq_id", entry.get("seq_id"))
     p2p = entry.get("is_p2p")
     if p2p is None:
@@ -133,7 +125,7 @@ def _other_fields(entry: Any) -> tuple[Any, ...]:
         entry["profiling_name"], entry["input_sizes"], entry["output_sizes"],
         entry.get("input_dtypes", ()), entry.get("output_dtypes", ()), group, p2p, seq,
         entry.get("p2p_seq_id", seq), entry.get("state"), entry.get("retired"),
-        entry.get("time_discovered_completed_ns"), _created(entry),
+        entry.get("time_discovered_completed_ns"), created_of(entry),
     )  # fmt: skip
 
 
@@ -157,7 +149,8 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
             if len(inputs) == 1 == len(outputs):
                 sum(inputs[0]), sum(outputs[0])
             else:
-                _check_many(inputs), _check_many(outputs)
+                _check_many(inputs)
+                _check_many(outputs)
             kind_in = kinds_in[0] if len(kinds_in) == 1 else _kinds(kinds_in)
             kind_out = kinds_out[0] if len(kinds_out) == 1 else _kinds(kinds_out)
             if not (type(name) is type(kind_in) is type(kind_out) is str):
@@ -178,12 +171,12 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
                 log = _new_log(logs, pair, entry)
             if p2p:
                 seq = p2p_seq
-            if type(seq) is not int or not -1 <= seq < _MAX_NUMBER:
-                seq = _whole(seq)
+            if type(seq) is not int or not -1 <= seq < NUMBER_LIMIT:
+                seq = whole(seq)
                 if seq < -1:
                     raise ValueError
-            if type(created) is not int or not 0 <= created < _MAX_NUMBER:
-                created = _created(entry)
+            if type(created) is not int or not 0 <= created < NUMBER_LIMIT:
+                created = created_of(entry)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             odd += 1
             continue
@@ -197,7 +190,7 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
             dump.first_created = created
     dump.last_created, dump.odd = newest, odd
     if entries and isinstance(entries[0], dict):
-        dump.wrapped = first_number > 0 or _whole(entries[0].get("record_id"), 0) > 0
+        dump.wrapped = first_number > 0 or whole(entries[0].get("record_id"), 0) > 0
     tail = max(first_number, dump.entries - _KEPT_LAST)
     details: set[int] = set(range(tail + 1, dump.entries + 1))
     for log in (log for named in logs.values() for log in named):
@@ -221,7 +214,7 @@ def _check_many(sizes: Any) -> None:
 def _new_signature(
     dump: Dump, name: str, inputs: Any, outputs: Any, kinds: tuple[str, str]
 ) -> Signature:
-    if len(name) > _MAX_TEXT or len(kinds[0]) + len(kinds[1]) > 2 * _MAX_TEXT:
+    if len(name) > MAX_TEXT or len(kinds[0]) + len(kinds[1]) > 2 * MAX_TEXT:
         raise ValueError
     backend, _, op = name.rpartition(":")
     if backend and backend not in dump.backends and len(dump.backends) < 8:
@@ -231,10 +224,10 @@ def _new_signature(
 
 def _new_log(logs: dict[str, list[_Log]], pair: Any, entry: Any) -> _Log:
     name, desc = pair[0], pair[1]
-    if type(desc) is not str or len(logs) >= MAX_GROUPS or len(name) + len(desc) > 2 * _MAX_TEXT:
+    if type(desc) is not str or len(logs) >= MAX_GROUPS or len(name) + len(desc) > 2 * MAX_TEXT:
         raise ValueError
-    pg_id = _whole(entry.get("pg_id"))
-    log = _Log(name, desc, None if pg_id == _ABSENT else pg_id)
+    pg_id = whole(entry.get("pg_id"))
+    log = _Log(name, desc, None if pg_id == ABSENT else pg_id)
     named = logs.setdefault(name, [])
     if len(named) >= 64:
         raise ValueError
@@ -286,7 +279,8 @@ def _finish(dump: Dump, log: _Log) -> GroupLog:
     seqs, kinds, dones, _, exchanges, _ = zip(*log.units, strict=True)
     if any(exchanges):
         group.last_p2p = max(seq for seq, p2p in zip(seqs, exchanges, strict=True) if p2p)
-        seqs, kinds, dones = _collectives(log)
+        kept = [unit for unit in log.units if not unit[4]]
+        seqs, kinds, dones = (tuple(unit[at] for unit in kept) for at in range(3))
     for signature in set(kinds):
         if len(dump.meanings) < 4096:
             dump.meanings.setdefault(signature.hash, signature.meaning)
@@ -305,12 +299,6 @@ def _finish(dump: Dump, log: _Log) -> GroupLog:
         )
         dump.meanings.setdefault(signature.hash, signature.meaning)
     return group
-
-
-def _collectives(log: _Log) -> tuple[list[int], list[Any], list[bool]]:
-    """A group's units without sends and receives."""
-    kept = [unit for unit in log.units if not unit[4]]
-    return [unit[0] for unit in kept], [unit[1] for unit in kept], [unit[2] for unit in kept]
 
 
 def _column(seqs: list[int], hashes: list[int]) -> tuple[int, bytes]:
@@ -336,148 +324,3 @@ def _kinds(kinds: Any) -> str:
     if len(kinds) > _MAX_TENSORS or any(type(kind) is not str for kind in kinds):
         raise ValueError
     return ",".join(sorted({kind[:40] for kind in kinds}))
-
-
-def _created(entry: dict[str, Any]) -> int:
-    """Nanoseconds since 1970; torch 2.2 wrote microseconds."""
-    micro = _whole(entry.get("time_created_us"), 0)
-    return micro * 1000 if 0 < micro < 1 << 53 else _whole(entry.get("time_created_ns"), 0)
-
-
-def _read_config(dump: Dump, config: Any) -> None:
-    """Members of each group, and groups of which no operation is recorded."""
-    if not isinstance(config, dict):
-        return
-    known: dict[tuple[str, str], GroupLog] = {(g.name, g.desc): g for g in dump.groups}
-    by_name = {group.name: group for group in dump.groups}
-    for key, value in list(config.items())[:MAX_GROUPS]:
-        if not isinstance(value, dict) or not isinstance(key, str) or not key:
-            continue  # gloo: one nameless group without members
-        name, desc = _text(value.get("name", key)), _text(value.get("desc"))
-        ranks = value.get("ranks", "")
-        if isinstance(ranks, (list, tuple)):
-            ranks = str([rank for rank in ranks[:1_000_000] if type(rank) is int])
-        if not isinstance(ranks, str) or len(ranks) > 8 << 20 or not re.search(r"\d", ranks):
-            ranks = ""
-        group = known.get((name, desc)) or by_name.get(name)
-        if group is None:
-            group = GroupLog(name, desc, pending=[], sent={}, received={})
-            dump.groups.append(group)
-            by_name[name] = known[(name, desc)] = group
-        group.ranks = ranks
-        group.desc = group.desc or desc
-
-
-def _read_status(dump: Dump, status: Any) -> None:
-    """Last enqueued and completed operation of each group.
-
-    ``pg_status`` goes by this process's own number of a group (``pg_id``), which only entries tie
-    to a name. For groups without entries: a process numbers its groups in the order in which they
-    were made, and names made of digits count up in that order too, so both lists line up when they
-    are equally long and agree wherever entries tell (seen in dumps of torch 2.5 to 2.13).
-    """
-    if not isinstance(status, dict):
-        return
-    by_id: dict[int, dict[Any, Any]] = {}
-    for key, value in list(status.items())[:MAX_GROUPS]:
-        pg_id = _whole(key)
-        if pg_id != _ABSENT and isinstance(value, dict):
-            by_id[pg_id] = value
-    named = {group.pg_id: group for group in dump.groups if group.pg_id is not None}
-    digits = [group for group in dump.groups if group.name.isdigit() and len(group.name) < 10]
-    if len(digits) == len(dump.groups) == len(by_id):
-        lined = dict(zip(sorted(by_id), sorted(digits, key=lambda g: int(g.name)), strict=True))
-        if all(lined.get(pg_id) is group for pg_id, group in named.items()):
-            named = lined
-    elif len(by_id) == 1 and len(dump.groups) == 1:
-        named = {next(iter(by_id)): dump.groups[0]}
-    for pg_id, value in by_id.items():
-        group = named.get(pg_id)
-        if group is None:
-            continue
-        group.pg_id = pg_id
-        enqueued = _whole(value.get("last_enqueued_collective"))
-        completed = _whole(value.get("last_completed_collective"))
-        group.enqueued = None if enqueued == _ABSENT else enqueued
-        group.completed = None if completed == _ABSENT else completed
-
-
-def _rank_inside(dump: Dump) -> int | None:
-    """The rank, where the groups' members leave only one possible."""
-    common: set[int] | None = None
-    for text in {group.ranks for group in dump.groups if group.ranks}:
-        members = set(members_of(text))
-        common = members if common is None else common & members
-    if common is not None and len(common) == 1:
-        return next(iter(common))
-    for group in dump.groups:
-        if group.own_rank is not None and group.ranks:
-            members_list = members_of(group.ranks)
-            if group.own_rank < len(members_list):
-                return members_list[group.own_rank]
-    return None
-
-
-def members_of(text: str) -> tuple[int, ...]:
-    """``"[0, 2, 4]"`` as numbers, in the group's own order."""
-    return tuple(int(digits) for digits in re.findall(r"\d{1,9}", text))
-
-
-def read_entry(
-    entry: Any, number: int, groups: dict[tuple[str, str], int]
-) -> Entry | None:  # fmt: skip
-    """One entry in full, or ``None`` where it cannot be understood."""
-    try:
-        pair = entry.get("process_group") or (str(_whole(entry.get("pg_id"), 0)), "")
-        name, guid, desc = entry["profiling_name"], pair[0], pair[1]
-        if not (type(name) is type(guid) is type(desc) is str):  # before anything is hashed
-            return None
-        op = name.rpartition(":")[2]
-        p2p = entry.get("is_p2p")
-        p2p = bool(P2P_NAME.match(op)) if p2p is None else bool(p2p)
-        seq = _whole(entry.get("p2p_seq_id" if p2p else "collective_seq_id", entry.get("seq_id")))
-        return Entry(
-            number,
-            groups[(guid, desc)],
-            seq,
-            p2p,
-            op[:_MAX_TEXT],
-            _sizes(entry.get("input_sizes")),
-            _sizes(entry.get("output_sizes")),
-            _names(entry.get("input_dtypes")),
-            _names(entry.get("output_dtypes")),
-            _text(entry.get("state")),
-            entry.get("state") == "completed"
-            or bool(entry.get("retired"))
-            or bool(entry.get("time_discovered_completed_ns")),
-            _created(entry),
-            _whole(entry.get("timeout_ms"), 0),
-            _frames(entry.get("frames")),
-        )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return None
-
-
-def _sizes(sizes: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(
-        tuple(n for n in size[:16] if type(n) is int and -(1 << 62) < n < 1 << 62)
-        for size in sizes[:16]
-        if isinstance(size, (list, tuple))
-    )
-
-
-def _names(kinds: Any) -> tuple[str, ...]:
-    if isinstance(kinds, str):
-        return (kinds[:80],)
-    return tuple(kind[:80] for kind in (kinds or ())[:16] if isinstance(kind, str))
-
-
-def _frames(frames: Any) -> tuple[FrameTuple, ...]:
-    if not isinstance(frames, list):
-        return ()
-    kept = []
-    for frame in frames[:_KEPT_FRAMES]:
-        if isinstance(frame, dict):
-            line = _whole(frame.get("line"), 0)
-            kept.append((_text(frame.get("name")), _text(frame.get("filename")), line))
-    return tuple(kept)

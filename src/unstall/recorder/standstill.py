@@ -7,7 +7,7 @@ from unstall.model.findings import Evidence
 from unstall.model.text import Text, TextValue, say
 from unstall.recorder.groups import Group
 from unstall.recorder.result import Sighting, ranks_text
-from unstall.recorder.scene import MOST, Claim, Scene, named, tie_evidence
+from unstall.recorder.scene import GUESSED, MOST, Claim, Scene, named, tie_evidence
 
 _BROKEN = {"empty": "dump-empty", "truncated": "dump-truncated"}
 
@@ -76,10 +76,16 @@ def _never_entered(scene: Scene, rank: int, group: Group, seq: int) -> Claim:
         if last >= 0
         else say("it never enqueued anything there"),
     )  # fmt: skip
+    evidence, factor = [Evidence(text, waiter.place, 3.0)], 1.0
+    if rank not in group.members:
+        text = say(
+            "Who belongs to {group} is not recorded; rank {rank} may not be a member.",
+            group=group.label, rank=rank,
+        )  # fmt: skip
+        evidence, factor = [Evidence(evidence[0].text, waiter.place, 1.0), Evidence(text)], GUESSED
     return Claim(
-        rank, "absent", [Evidence(text, waiter.place, 3.0)], operation=waiter,
-        own=scene.see.last(rank),
-    )  # fmt: skip
+        rank, "absent", evidence, operation=waiter, own=scene.see.last(rank), factor=factor
+    )
 
 
 def _no_counterpart(scene: Scene, rank: int) -> list[Claim]:

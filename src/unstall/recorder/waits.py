@@ -136,7 +136,21 @@ class WaitGraph:
                     targets.add(member)
         if not targets:
             targets.update(m for m in group.members if m not in dumps)
+        if not targets and first and not group.complete and group.name != "0":
+            guessed = self._unknown_members(group)
+            self.absent[place] = tuple(sorted(guessed))
+            targets.update(guessed)
         return targets
+
+    def _unknown_members(self, group: Group) -> set[int]:
+        """Who may be missing where all known members are there.
+
+        gloo does not record members, so a rank that never used a group is no known one: whoever
+        waits elsewhere, or else whoever rests.
+        """
+        others = [rank for rank in self.table.incident.dumps if rank not in group.logs]
+        waiting = {rank for rank in others if rank in self.heads}
+        return waiting or set(others)
 
     def _p2p_targets(self, rank: int, group: Group, unit: Unit, first: bool) -> set[Node]:
         targets: set[Node] = set()
