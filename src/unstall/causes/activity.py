@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from unstall import stacks
-from unstall.causes.base import FAIR, STRONG, evidence
+from unstall.causes.base import STRONG, WEAK, evidence
 from unstall.job import Job
 from unstall.model.facts import FailedStack, Frame, ProcessStack, PythonException, ThreadStack
 from unstall.model.findings import Evidence
@@ -243,7 +243,7 @@ def waiters_within(
                 rank=rank,
                 frame=doing.shown,
             ),
-            STRONG if len(inside) > 1 else FAIR,
+            STRONG if len(inside) > 1 else WEAK,
             fact,
         )
     ]

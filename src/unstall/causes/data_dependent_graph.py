@@ -115,7 +115,9 @@ def _diverged(job: Job, divergence: Divergence) -> Finding:
         support.extend(began_evidence(job, blocked))
         against.extend(died_before(job, blocked))
         support.extend(_counts(divergence))
+    small = tuple(sorted(rank for side in divergence.sides if side.small for rank in side.ranks))
     few = one.ranks if len(one.ranks) < len(other.ranks) or len(divergence.sides) > 2 else ()
+    few = small or few  # the rank that is done reducing had fewer gradients
     rest = tuple(rank for rank in divergence.all_ranks if rank not in few)
     return Finding(
         cause="data-dependent-graph",
@@ -142,7 +144,7 @@ def _diverged(job: Job, divergence: Divergence) -> Finding:
         exonerated=(
             Exonerated(
                 "time-out-too-short",
-                say("a longer time-out: the ranks wait for each other in different operations"),
+                say("a longer time-out changes nothing: the ranks wait in different operations"),
                 (divergence.fact.place,),
             ),
             *no_network_trouble(job),

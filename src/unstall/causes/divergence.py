@@ -77,6 +77,8 @@ class Side(msgspec.Struct, frozen=True):
         """``BROADCAST of [1]``."""
         if self.shape is not None:
             return say("{op} of {shape}", op=self.op, shape=self.shape)
+        if self.numel == 1:
+            return say("{op} of 1 element", op=self.op)
         if self.numel is not None:
             return say("{op} of {numel} elements", op=self.op, numel=self.numel)
         return say("{op}", op=self.op)

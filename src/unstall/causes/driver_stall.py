@@ -339,7 +339,7 @@ def _exonerated(silent: list[Remark], idle: Remark | None) -> tuple[Exonerated, 
     return (
         Exonerated(
             "network-transport",
-            say("NCCL: no watchdog and no collective has complained for longer than any time-out"),
+            say("no watchdog and no collective has complained for longer than any time-out"),
             places,
         ),
     )

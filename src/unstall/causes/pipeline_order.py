@@ -182,7 +182,7 @@ def _unbatched(job: Job) -> list[Evidence]:
                         "PyTorch warned of exchanges outside a batch: each pair gets a "
                         "communicator of its own and the order of calls decides"
                     ),
-                    STRONG,
+                    FAIR,
                     warning,
                 )
             ]
@@ -270,7 +270,7 @@ def _exonerated(job: Job, fact: Fact) -> tuple[Exonerated, ...]:
     return (
         Exonerated(
             "time-out-too-short",
-            say("a longer time-out: stages that wait for each other in a circle never go on"),
+            say("a longer time-out changes nothing: stages in a circle never go on"),
             (fact.place,),
         ),
         *no_network_trouble(job),

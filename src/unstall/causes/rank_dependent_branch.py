@@ -124,11 +124,8 @@ def _branch_side(divergence: Divergence) -> tuple[Side, list[Side]]:
 
 def _facts(divergence: Divergence) -> list[Evidence]:
     one, other = divergence.sides[0], divergence.sides[1]
-    weight = {"detail": DECISIVE, "time-outs": STRONG + FAIR, "desync": STRONG}.get(
-        divergence.told, STRONG
-    )
-    if divergence.same_op:
-        weight = STRONG  # an all-reduce of 1 element beside one of gradients: a flag, or a barrier
+    # time-outs name the operations and not why the ranks parted; DETAIL comes with tracebacks
+    weight = DECISIVE if divergence.told == "detail" else STRONG
     if divergence.seq is None:
         text = say(
             "{who} is in {op}, {others} in {other}: collectives of different work",
@@ -227,7 +224,7 @@ def _exonerated(job: Job, divergence: Divergence) -> list[Exonerated]:
     return [
         Exonerated(
             "time-out-too-short",
-            say("a longer time-out: the ranks wait for each other in different operations"),
+            say("a longer time-out changes nothing: the ranks wait in different operations"),
             (divergence.fact.place,),
         ),
         Exonerated(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from unstall.causes.activity import SERVING, Standing, standing
@@ -88,6 +90,7 @@ def _of_stall(job: Job, blocked: Blocked, seen: Standing) -> Scene:
     waiters = tuple(sorted(rank for rank in stall.waiters if rank >= 0))
     support = [waiting(blocked), *absence(blocked), *began_evidence(job, blocked)]
     missing = blocked.absent
+    # that a rank is missing is what all causes of a late, a strayed or a dead rank have in common
     for report in job.all(DesyncReport)[:1]:
         lagging = [rank for rank in report.lagging if rank not in waiters]
         if lagging:
@@ -101,8 +104,17 @@ def _of_stall(job: Job, blocked: Blocked, seen: Standing) -> Scene:
         blocked=blocked,
         began=began(job, blocked),
         limit_ms=stall.timeout_ms,
-        support=tuple(support),
+        support=capped(support, FAIR),
         seen=seen,
+    )
+
+
+def capped(items: Sequence[Evidence], most: float) -> tuple[Evidence, ...]:
+    """Evidence for one conclusion, its weights scaled so that together they are at most that."""
+    total = sum(item.weight for item in items)
+    scale = min(1.0, most / total) if total > 0 else 1.0
+    return tuple(
+        msgspec.structs.replace(item, weight=round(item.weight * scale, 2)) for item in items
     )
 
 
@@ -126,7 +138,7 @@ def _of_barrier(job: Job, seen: Standing) -> Scene | None:
             "a monitored barrier names who did not come: {ranks}",
             ranks=ranks_text(failure.absent),
         ),
-        STRONG,
+        FAIR,
         failure,
     )
     program = job.owner(failure)
@@ -158,7 +170,7 @@ def _of_desync(job: Job, seen: Standing) -> Scene | None:
         waiters=tuple(sorted(waiters - set(report.lagging))),
         missing=report.lagging,
         program=program,
-        support=(_lagging(report, list(report.lagging), STRONG),),
+        support=(_lagging(report, list(report.lagging), FAIR),),
         seen=seen,
         told="desync",
     )

@@ -136,7 +136,7 @@ def _claim(job: Job, divergence: Divergence) -> Finding:
         exonerated=(
             Exonerated(
                 "time-out-too-short",
-                say("a longer time-out: sizes that differ never fit"),
+                say("a longer time-out changes nothing: sizes that differ never fit"),
                 (divergence.fact.place,),
             ),
             *no_network_trouble(job),

@@ -71,7 +71,7 @@ def _claim(job: Job, scene: Scene) -> Finding | None:
                     "it is a barrier or an operation of few elements: ranks meet there, they do "
                     "not exchange gradients"
                 ),
-                FAIR,
+                0.0 if inside else FAIR,
                 stall.first,
             )
         )
@@ -127,9 +127,10 @@ def _words(job: Job, scene: Scene) -> list[Fact]:
     """
     last = _last_place(scene)
     told: list[Fact] = []
+    of_bars = {bar.place for bar in job.all(Progress) if _bar_kind(bar) is not None}
     for fact in job.facts:
         if isinstance(fact, Phase):
-            relevant = fact.kind in KINDS
+            relevant = fact.kind in KINDS and fact.place not in of_bars
         elif isinstance(fact, Progress):
             relevant = _bar_kind(fact) is not None
         else:

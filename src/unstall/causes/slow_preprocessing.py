@@ -72,7 +72,7 @@ def _waited(job: Job, scene: Scene) -> Finding | None:
                 else say(
                     "it is the first collective of the group: nothing was ever completed in it"
                 ),
-                FAIR if stall.looks_like_barrier else WEAK,
+                FAIR if stall.looks_like_barrier and _busy(scene, bars, phases) else WEAK,
                 stall.first,
             )
         )
@@ -130,6 +130,13 @@ def _waited(job: Job, scene: Scene) -> Finding | None:
         ),
         excerpts=(*scene.excerpts, *(excerpt(bar, "origin") for bar in bars[:2])),
     )
+
+
+def _busy(scene: Scene, bars: list[Progress], phases: list[Phase]) -> bool:
+    """Whether preparation is known to have gone on for as long as the others waited."""
+    if bars:
+        return _ended(bars[0]) or outlasts(bars[0], scene)
+    return bool(phases)
 
 
 def _summary(missing: tuple[int, ...], starting: bool) -> Text:
@@ -195,7 +202,7 @@ def _bar_evidence(scene: Scene, bar: Progress) -> list[Evidence]:
                     percent=_percent(bar),
                     elapsed=_seconds(bar.elapsed),
                 ),
-                STRONG if outlasts(bar, scene) else FAIR,
+                STRONG if outlasts(bar, scene) else WEAK,
                 bar,
             )
         )

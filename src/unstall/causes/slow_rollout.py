@@ -27,6 +27,9 @@ from unstall.model.text import Text, say
 
 _GENERATING = ("processed prompts", "generating", "rollout", "生成", "采样")
 
+#: Statistics older than so many seconds do not show what the server did at the time-out.
+STALE = 300.0
+
 #: Operations by which one rank hands the answers to the others (TRL, ms-swift: gather_object,
 #: broadcast_object_list): sizes first, of one element for each rank.
 _OBJECTS = (
@@ -58,7 +61,7 @@ def examine(job: Job) -> Iterable[Finding]:
 
 
 def _waited(job: Job, scene: Scene, seen: Server) -> Finding | None:
-    busy = _busy(seen)
+    busy = _busy(job, seen, scene.first)
     apart = apart_evidence(scene.seen, ("generate",), STRONG)
     bars = _generating(job, scene)
     if not busy and not (apart and bars) and not bars:
@@ -98,6 +101,7 @@ def _waited(job: Job, scene: Scene, seen: Server) -> Finding | None:
         origin=origin_of(_program(job, scene.program, seen), () if seen.busy else missing),
         collective=scene.collective,
         waiting_ranks=scene.waiters,
+        waiting_program=scene.program.label if scene.program is not None else None,
         started_at=scene.began,
         exonerated=(*_not_desync(seen), *no_network_trouble(job), *boilerplate(job)),
         excerpts=(*scene.excerpts, *_lines(seen)),
@@ -112,9 +116,12 @@ def _program(job: Job, trainer: Program | None, seen: Server) -> Program | None:
     return trainer
 
 
-def _busy(seen: Server) -> list[Evidence]:
+def _busy(job: Job, seen: Server, when: Fact) -> list[Evidence]:
+    """That the server still worked; its statistics come every ten seconds, so old ones say less."""
     if seen.busy is None:
         return []
+    gap = job.chronology.seconds_between(seen.busy, when)
+    stale = gap is not None and gap > STALE
     return [
         evidence(
             say(
@@ -123,7 +130,7 @@ def _busy(seen: Server) -> list[Evidence]:
                 running=seen.busy.running or 0,
                 rate=round(seen.busy.throughput or 0),
             ),
-            STRONG,
+            WEAK if stale else STRONG,
             seen.busy,
         )
     ]
@@ -200,7 +207,7 @@ def _client(job: Job, seen: Server) -> Finding | None:
             FAIR,
             first,
         ),
-        *_busy(seen),
+        *_busy(job, seen, first),
     ]
     return Finding(
         cause="slow-rollout",
@@ -230,7 +237,7 @@ def _not_desync(seen: Server) -> list[Exonerated]:
     return [
         Exonerated(
             "engine-desync",
-            say("engines out of step: the server still produced tokens at the end"),
+            say("the server still produced tokens at the end"),
             (seen.busy.place,),
         )
     ]

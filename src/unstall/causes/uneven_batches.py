@@ -141,7 +141,7 @@ def _split(job: Job, split: Split) -> Finding:
         exonerated=(
             Exonerated(
                 "time-out-too-short",
-                say("a longer time-out: neither side can go on without the other"),
+                say("a longer time-out changes nothing: neither side can go on without the other"),
                 (one.stall.first.place,),
             ),
             *no_network_trouble(job),

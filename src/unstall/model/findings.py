@@ -97,6 +97,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         support, against: evidence.
         origin, collective, waiting_ranks, started_at: what the JSON contract asks.
         exonerated: what this claim, if true, rules out.
+        waiting_program: label of the program whose ranks waited, where it is not the origin's.
         ceiling: highest confidence this claim can have, where its nature forbids more.
         timeline: what happened, in order.
     """
@@ -110,6 +111,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin | None = None
     collective: Collective | None = None
     waiting_ranks: tuple[int, ...] = ()
+    waiting_program: str | None = None
     started_at: Moment | None = None
     exonerated: tuple[Exonerated, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()

@@ -303,7 +303,7 @@ def _waiting(finding: Finding) -> Text:
     waiting = words.ranks(finding.waiting_ranks)
     if finding.origin is None:
         return say("{ranks} only waited", ranks=waiting)
-    program = _program(finding.origin.program)
+    program = _program(finding.waiting_program or finding.origin.program)
     return say("{ranks} of {program} only waited", ranks=waiting, program=program)
 
 
