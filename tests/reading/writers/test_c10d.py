@@ -435,3 +435,13 @@ def test_name_of_a_cut_line_is_not_believed(read: Read) -> None:
     (fact,) = read(C10dReader, CAUGHT[: CAUGHT.index("BROADCAST") + 5])
     assert isinstance(fact, CollectiveTimeout)
     assert fact.work == Work(op="", seq=7)
+
+
+def test_a_log_that_ends_within_the_watchdogs_last_words(read: Read) -> None:
+    text = (
+        "[rank4]:[E0111 06:12:44.310011200 ProcessGroupNCCL.cpp:1895] [PG ID 2 PG GUID 5 Rank 4] "
+        "Process group watchdog thread terminated with exc"
+    )
+    (fact,) = read(C10dReader, text)
+    assert isinstance(fact, WatchdogError)
+    assert (fact.error, fact.group.pg_id, fact.group.rank) == ("(cut off)", 2, 4)

@@ -43,6 +43,7 @@ from unstall.reading.writers.tags import group_tag, work
 _CAUGHT = "Watchdog caught collective operation timeout:"
 _BLOCKING = (" timed out in blocking wait", " timed out in call to wait()")
 _LAST_WORDS = "watchdog thread terminated with exception:"
+_BEGUN = "watchdog thread terminated"  # all that is left where a log ends within the line
 _ASYNC = ("raised the following async exception:", "found async exception when checking for NCCL")
 _RAN = re.compile(r"ran for (\d{1,15}) milliseconds", re.ASCII)
 _FAILED = re.compile(
@@ -96,7 +97,7 @@ class C10dReader:
     marks: tuple[str, ...] = (
         _CAUGHT,
         *_BLOCKING,
-        _LAST_WORDS,
+        _BEGUN,
         *_ASYNC,
         "detected by watchdog at work",
         "Timeout at NCCL work:",
@@ -309,6 +310,9 @@ class C10dReader:
                 if words:
                     error = error.removeprefix(" errors:")
                     break
+        if not words and _BEGUN in text:
+            before, words, _ = text.partition(_BEGUN)
+            error = "(cut off)"
         error = error.strip().split("\\n", 1)[0].strip(" *\"'`")[:600]
         if not words or not error or _CAUGHT in error:
             return False
