@@ -103,6 +103,14 @@ class _Externals(_Outputs):
             )
         )
 
+    def inside(self, text: Pieces, parameters: list[Pieces], place: Place) -> None:
+        """Follow a text as a shell of its own; calls in it have that shell around them."""
+        self.outer.append(Outer("shell", (), (), place))
+        try:
+            self.nested(text, parameters=parameters)
+        finally:
+            self.outer.pop()
+
     def nested(
         self,
         text: Pieces,
@@ -170,10 +178,10 @@ class _Externals(_Outputs):
             at += 2 if option in ("-o", "-O", "--rcfile", "--init-file") else 1
         rest = expanded[at:]
         if command and rest:
-            self.nested(rest[0], parameters=rest[2:])
+            self.inside(rest[0], rest[2:], place)
             return None
         if not rest and feed is not None:
-            self.nested((feed,))
+            self.inside((feed,), [], place)
             return None
         if rest:
             script = self.at_hand.get(written(rest[0]).rsplit("/", 1)[-1])

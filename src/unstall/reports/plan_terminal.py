@@ -30,9 +30,8 @@ def render_plan(
     style = "bold red" if view.counts["conflict"] else "bold"
     for line in wrap(view.headline, columns):
         _print(console, Styled(line, style))
-    if not view.outline.programs:
-        return
-    _programs(view, verbose, console, columns)
+    if view.outline.programs:
+        _programs(view, verbose, console, columns)
     _table(view, console, columns)
     _reasons(view, verbose, console, columns)
     if view.outline.notes:

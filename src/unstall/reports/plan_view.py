@@ -62,9 +62,11 @@ def _names(plan: Plan) -> dict[str, int]:
 
 def _headline(plan: Plan, counts: dict[str, int]) -> Text:
     count = len(plan.programs)
-    if not count:
+    if not count and not plan.judgements:
         return say("No program of a known kind is started here.")
     programs = say("1 program") if count == 1 else say("{n} programs", n=count)
+    if not count:
+        programs = say("this machine")
     wrong = counts["conflict"]
     if not wrong and not counts["suspicious"]:
         return say("{programs}: nothing conflicts.", programs=programs)

@@ -34,8 +34,8 @@ MODULES = (
 def judge(context: Context) -> Iterator[Judgement]:
     """All judgements, in the order of :data:`MODULES`.
 
-    A variable's row that says it is in order is left out where another row of that name says for
-    the same program what is wrong with it.
+    A variable's row that says it is in order is left out where another module has more to say of
+    that variable for the same program.
     """
     found: list[tuple[str, Judgement]] = []
     for name in MODULES:
@@ -43,13 +43,12 @@ def judge(context: Context) -> Iterator[Judgement]:
         rows: Iterable[Judgement] = module.judge(context)
         found.extend((name, row) for row in rows)
     for name, row in found:
-        doubted = any(
-            other.name == row.name
-            and other.judgement != "ok"
-            and set(other.values) & set(row.values)
-            for _, other in found
+        told = any(
+            other.name == row.name and set(other.values) & set(row.values)
+            for module_name, other in found
+            if module_name != "environment"
         )
-        if not (name == "environment" and row.judgement == "ok" and doubted):
+        if not (name == "environment" and row.judgement == "ok" and told):
             yield row
 
 

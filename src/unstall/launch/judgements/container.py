@@ -23,7 +23,8 @@ def judge(context: Context) -> Iterator[Judgement]:
             "container:"
         )
         amount = bytes_of(size) if size is not None else None
-        place = launch.call.outer[-1].place if launch.call.outer else launch.place
+        names = ("docker", "kubernetes", "compose")
+        place = next((o.place for o in launch.call.outer if o.name in names), launch.place)
         several = launch.processes is None or launch.processes > 1
         if (
             shared

@@ -49,6 +49,22 @@ def _node_rank(launch: Launch) -> Iterator[Judgement]:
         return
     text = value.text
     per_node = launch.per_node
+    if _too_early(launch, text):
+        yield Judgement(
+            "node rank",
+            {launch.label: show(value)},
+            "conflict",
+            say(
+                "the batch script expands {text} itself, once, before srun starts the tasks: every "
+                "node "
+                "gets the same number",
+                text=text,
+            ),
+            places(value, launch.place),
+            "srun bash -c '… --node_rank $SLURM_NODEID …'",
+            ("rendezvous-environment",),
+        )
+        return
     mistaken = text in (
         "$RANK",
         "${RANK}",
@@ -98,6 +114,17 @@ def _node_rank(launch: Launch) -> Iterator[Judgement]:
             None,
             ("rendezvous-environment",),
         )
+
+
+def _too_early(launch: Launch, text: str) -> bool:
+    """Whether a task's number is expanded outside of the task."""
+    marks = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID")
+    if not any(m in text for m in marks) or not _several(launch):
+        return False
+    names = [o.name for o in launch.call.outer]
+    if "srun" not in names or "shell" in names[names.index("srun") :]:
+        return False
+    return launch.flag("rdzv_backend") is None
 
 
 def _address(launch: Launch) -> Iterator[Judgement]:
