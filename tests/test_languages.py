@@ -14,6 +14,7 @@ import pytest
 import unstall
 from unstall.languages import LANGUAGES, catalogue
 from unstall.model.text import say
+from unstall.programs.known_bugs import known_bugs
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -76,6 +77,11 @@ def all_said() -> tuple[Said, ...]:
     return tuple(said)
 
 
+def sentences_of_data() -> frozenset[str]:
+    """Sentences for users that stand in data files: those of the known defects."""
+    return frozenset(words for bug in known_bugs() for words in (bug.what, bug.advice))
+
+
 def places(template: str) -> frozenset[str]:
     """Named places of a template; a ValueError for one that is not well formed."""
     return frozenset(
@@ -133,8 +139,11 @@ class TestTranslations:
         }
         assert missing == {}
 
+    def test_no_sentence_of_the_data_is_missing(self, language: str) -> None:
+        assert sorted(sentences_of_data() - set(catalogue(language))) == []
+
     def test_none_is_unused(self, language: str) -> None:
-        used = {item.template for item in all_said()}
+        used = {item.template for item in all_said()} | sentences_of_data()
         assert [row[:2] for row in translations(language) if row[1] not in used] == []
 
     def test_they_have_the_same_places(self, language: str) -> None:
