@@ -77,11 +77,15 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 def scenes(job: Job) -> list[Scene]:
     """The waits of a job's training programs, the one that began first before the others."""
     seen = standing(job)
+    barrier = _of_barrier(job, seen)
     found = [_of_stall(job, blocked, seen) for blocked in job.blocked]
     found = [scene for scene in found if not scene.serving]
+    if barrier is not None and not any(s.blocked and s.blocked.stall.work.op for s in found):
+        # gloo's own time-out below the barrier's names neither the operation nor who was absent
+        return [barrier]
     if found:
         return found
-    told = _of_barrier(job, seen) or _of_desync(job, seen) or _of_stacks(job, seen)
+    told = barrier or _of_desync(job, seen) or _of_stacks(job, seen)
     return [told] if told is not None else []
 
 
