@@ -38,14 +38,28 @@ def consulted(job: Job, finding: Finding) -> Finding:
             continue  # a release's regression, and nothing tells that this release is used
         place = found.place if isinstance(found, Fact) else _anchor(finding)
         support.append(_evidence(bug, version, standing, place))
-        if standing != "outside" and not any(bug.advice == fix.text.template for fix in fixes):
+        if standing != "outside" and not _offered(bug, fixes):
             fixes.append(
-                Fix(say("known defect: {advice} ({link})", advice=bug.advised(), link=bug.links[0]))
+                Fix(
+                    say(
+                        "known defect: {advice} ({link})",
+                        advice=bug.advised(),
+                        link=bug.links[0],
+                    )
+                )
             )
         named += 1
         if named == MOST:
             break
     return msgspec.structs.replace(finding, support=tuple(support), fixes=tuple(fixes))
+
+
+def _offered(bug: KnownBug, fixes: list[Fix]) -> bool:
+    """Whether a fix names the release already, or is the very advice."""
+    return any(
+        bug.advice == fix.text.template or (bug.fixed is not None and bug.fixed in str(fix.text))
+        for fix in fixes
+    )
 
 
 def _anchor(finding: Finding) -> Place | None:
