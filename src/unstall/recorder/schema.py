@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import marshal
 from array import array
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
@@ -33,6 +34,7 @@ from unstall.recorder.fields import (
 )
 from unstall.recorder.records import Dump, GroupLog, Unit
 from unstall.recorder.safety import DumpError
+from unstall.recorder.scan import Scan, UnscannableError
 from unstall.recorder.signatures import P2P_NAME, Batch, Signature
 from unstall.recorder.status import rank_inside, read_config, read_status
 
@@ -44,13 +46,13 @@ _KEPT_PENDING = 16
 _PENDING_DETAILS = 3
 _MAX_SIGNATURES = 100_000
 _MAX_PARTS = 1024
+_NEVER = (b"N", b"K\x00")
 
 
 class _Log:
     """A group while its entries are read."""
 
-    __slots__ = ("desc", "dones", "name", "own_rank", "p2p_units", "pg_id", "received", "sent",
-                 "seqs", "signatures", "units")  # fmt: skip
+    __slots__ = ("desc", "name", "own_rank", "pg_id", "received", "sent", "units")
 
     def __init__(self, name: str, desc: str, pg_id: int | None) -> None:
         self.name, self.desc, self.pg_id = name, desc, pg_id
@@ -73,20 +75,32 @@ def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
         DumpError: when it is not a Flight Recorder dump.
     """
     raw = as_dictionary(raw)
-    if not {"entries", "pg_config", "pg_status"} & raw.keys():
-        raise DumpError("foreign", "no entries of a Flight Recorder dump")
     entries = raw.get("entries") or []
     if not isinstance(entries, list) or (entries and not _is_entry(entries[0])):
         raise DumpError("foreign", "entries that are no recorded operations")
-    dump = Dump(source, version=text_of(raw.get("version")), size=size)
-    dump.library = text_of(raw.get("comm_lib_version") or raw.get("nccl_version"))
-    dump.entries = len(entries)
-    _read_entries(dump, entries[-MAX_ENTRIES:])
-    read_config(dump, raw.get("pg_config"))
-    read_status(dump, raw.get("pg_status"))
-    dump.inside = rank_inside(dump)
-    dump.state = "ok" if entries else "idle"
-    return dump
+    reader = _Reader(Dump(source, size=size, entries=len(entries)))
+    skipped = max(0, len(entries) - MAX_ENTRIES)
+    for number, entry in enumerate(entries[skipped:], skipped + 1):
+        reader.add(entry, number)
+    return reader.finish(raw, lambda number: entries[number - 1], skipped)
+
+
+def reduce_scan(scan: Scan, source: str, size: int) -> Dump:
+    """The same of a dump that was read the short way.
+
+    Raises:
+        UnscannableError: something in it needs the long way after all.
+    """
+    reader = _Reader(Dump(source, size=size, entries=scan.count))
+    try:
+        for number, piece in scan.pieces:
+            if isinstance(piece, dict):
+                reader.add(piece, number)
+            else:
+                reader.add_rows(scan, piece, number)
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise UnscannableError from None
+    return reader.finish(scan.top, scan.entry, 0)
 
 
 def as_dictionary(raw: Any) -> dict[Any, Any]:
@@ -129,46 +143,38 @@ def _other_fields(entry: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _read_entries(dump: Dump, entries: list[Any]) -> None:
-    """The loop over all entries; everything in it is paid for two thousand times a rank."""
-    logs: dict[str, list[_Log]] = {}
-    signatures: dict[bytes, Signature] = {}
-    dumps, fields = marshal.dumps, _FIELDS
-    odd, newest = 0, 0
-    first_number = dump.entries - len(entries)
-    for number, entry in enumerate(entries, first_number + 1):
+class _Filled(dict[Any, Any]):
+    """A dictionary that makes the value of a key when it is first asked for."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Any) -> Any:
+        value = self[key] = self._make(key)
+        return value
+
+
+class _Reader:
+    """Takes a dump's entries one after the other."""
+
+    def __init__(self, dump: Dump) -> None:
+        self.dump = dump
+        self.logs: dict[str, list[_Log]] = {}
+        self.signatures: dict[bytes, Signature] = {}
+
+    def add(self, entry: Any, number: int) -> None:
+        """Take one entry; what is paid here is paid two thousand times a rank."""
+        dump = self.dump
         try:
             try:
-                values = fields(entry)
+                values = _FIELDS(entry)
             except KeyError:
                 values = _other_fields(entry)
             (name, inputs, outputs, kinds_in, kinds_out, pair, p2p, seq, p2p_seq, state, retired,
              ended, created) = values  # fmt: skip
-            # Before anything walks through them: lists of numbers, two levels deep, not large.
-            # `sum` fails on whatever is not.
-            if len(inputs) == 1 == len(outputs):
-                sum(inputs[0]), sum(outputs[0])
-            else:
-                _check_many(inputs)
-                _check_many(outputs)
-            kind_in = kinds_in[0] if len(kinds_in) == 1 else _kinds(kinds_in)
-            kind_out = kinds_out[0] if len(kinds_out) == 1 else _kinds(kinds_out)
-            if not (type(name) is type(kind_in) is type(kind_out) is str):
-                raise ValueError
-            key = dumps((name, inputs, outputs, kind_in, kind_out), 2)
-            signature = signatures.get(key)
-            if signature is None:
-                signature = _new_signature(dump, name, inputs, outputs, (kind_in, kind_out))
-                if len(signatures) < _MAX_SIGNATURES:
-                    signatures[key] = signature
-            group_name = pair[0]
-            if type(group_name) is not str:
-                raise ValueError
-            for log in logs.get(group_name, ()):
-                if log.desc == pair[1]:
-                    break
-            else:
-                log = _new_log(logs, pair, entry)
+            signature = self._signature(name, inputs, outputs, kinds_in, kinds_out)
+            log = self._log(pair, entry.get("pg_id"))
             if p2p:
                 seq = p2p_seq
             if type(seq) is not int or not -1 <= seq < NUMBER_LIMIT:
@@ -178,30 +184,126 @@ def _read_entries(dump: Dump, entries: list[Any]) -> None:
             if type(created) is not int or not 0 <= created < NUMBER_LIMIT:
                 created = created_of(entry)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-            odd += 1
-            continue
-        newest = created or newest
+            dump.odd += 1
+            return
+        dump.last_created = created or dump.last_created
+        dump.first_created = dump.first_created or created
         done = state == "completed" or bool(retired) or bool(ended)
         if signature.special:
             _note_special(log, signature, seq, done, number, bool(p2p), created)
         else:
             log.units.append((seq, signature, done, number, p2p, created))
-        if not dump.first_created:
-            dump.first_created = created
-    dump.last_created, dump.odd = newest, odd
-    if entries and isinstance(entries[0], dict):
-        dump.wrapped = first_number > 0 or whole(entries[0].get("record_id"), 0) > 0
-    tail = max(first_number, dump.entries - _KEPT_LAST)
-    details: set[int] = set(range(tail + 1, dump.entries + 1))
-    for log in (log for named in logs.values() for log in named):
-        group = _finish(dump, log)
-        details.update(unit.number for unit in group.pending[:_PENDING_DETAILS])
-        dump.groups.append(group)
-    index = {(group.name, group.desc): at for at, group in enumerate(dump.groups)}
-    for number in sorted(details):
-        entry = read_entry(entries[number - first_number - 1], number, index)
-        if entry is not None:
-            dump.details[number] = entry
+
+    def _signature(
+        self, name: Any, inputs: Any, outputs: Any, kinds_in: Any, kinds_out: Any
+    ) -> Signature:
+        # Before anything walks through them: lists of numbers, two levels deep, not large.
+        # `sum` fails on whatever is not.
+        if len(inputs) == 1 == len(outputs):
+            sum(inputs[0]), sum(outputs[0])
+        else:
+            _check_many(inputs)
+            _check_many(outputs)
+        kind_in = kinds_in[0] if len(kinds_in) == 1 else _kinds(kinds_in)
+        kind_out = kinds_out[0] if len(kinds_out) == 1 else _kinds(kinds_out)
+        if not (type(name) is type(kind_in) is type(kind_out) is str):
+            raise ValueError
+        key = marshal.dumps((name, inputs, outputs, kind_in, kind_out), 2)
+        signature = self.signatures.get(key)
+        if signature is None:
+            signature = _new_signature(self.dump, name, inputs, outputs, (kind_in, kind_out))
+            if len(self.signatures) < _MAX_SIGNATURES:
+                self.signatures[key] = signature
+        return signature
+
+    def _log(self, pair: Any, pg_id: Any) -> _Log:
+        name = pair[0]
+        if type(name) is not str:
+            raise ValueError
+        for log in self.logs.get(name, ()):
+            if log.desc == pair[1]:
+                return log
+        return _new_log(self.logs, pair, pg_id)
+
+    def add_rows(self, scan: Scan, rows: list[tuple[bytes, ...]], number: int) -> None:
+        """Take many entries as the scanner cut them, a column at a time."""
+        (names, tensors, pairs, exchanges, seqs, p2p_seqs, states, retired, ended,
+         created) = scan.columns(rows)  # fmt: skip
+
+        def signature_of(kind: tuple[bytes, bytes]) -> Signature:
+            (name,) = scan.machine.values(kind[0])
+            inputs, _, kinds_in, _, outputs, _, kinds_out = scan.machine.values(kind[1])
+            return self._signature(name, inputs, outputs, kinds_in, kinds_out)
+
+        def log_of(pair: bytes) -> _Log:
+            first = scan.entry(number + pairs.index(pair))
+            return self._log(first["process_group"], first.get("pg_id"))
+
+        kinds, logs = _Filled(signature_of), _Filled(log_of)
+        found = list(map(kinds.__getitem__, zip(names, tensors, strict=True)))
+        places = list(map(logs.__getitem__, pairs))
+        finished = {s: scan.machine.values(s)[0] == "completed" for s in set(states)}
+        dones = [
+            finished[state] or gone == b"\x88" or end not in _NEVER
+            for state, gone, end in zip(states, retired, ended, strict=True)
+        ]
+        little = itertools.repeat("little")
+        numbers = [value >> 8 for value in map(int.from_bytes, seqs, little)]
+        if b"\x88" in exchanges:
+            others = [value >> 8 for value in map(int.from_bytes, p2p_seqs, little)]
+            numbers = [
+                other if p2p == b"\x88" else mine
+                for p2p, mine, other in zip(exchanges, numbers, others, strict=True)
+            ]
+        times = [value >> 16 for value in map(int.from_bytes, created, little)]
+        if max(times) >= NUMBER_LIMIT:
+            raise ValueError
+        p2ps = [exchange == b"\x88" for exchange in exchanges]
+        units = zip(numbers, found, dones, itertools.count(number), p2ps, times)  # noqa: B905
+        if any(kind.special for kind in kinds.values()):
+            for log, unit in zip(places, units, strict=True):
+                seq, signature, done, at, p2p, time = unit
+                if signature.special:
+                    _note_special(log, signature, seq, done, at, p2p, time)
+                else:
+                    log.units.append(unit)
+        else:
+            for log, unit in zip(places, units, strict=True):
+                log.units.append(unit)
+        self.dump.first_created = self.dump.first_created or times[0]
+        self.dump.last_created = times[-1] or self.dump.last_created
+
+    def finish(self, top: dict[Any, Any], entry_at: Callable[[int], Any], skipped: int) -> Dump:
+        """The dump, once all entries were taken.
+
+        Args:
+            top: the dump's top level.
+            entry_at: gives an entry by its number.
+            skipped: so many oldest entries were left out.
+        """
+        dump = self.dump
+        if not {"entries", "pg_config", "pg_status"} & top.keys():
+            raise DumpError("foreign", "no entries of a Flight Recorder dump")
+        dump.version = text_of(top.get("version"))
+        dump.library = text_of(top.get("comm_lib_version") or top.get("nccl_version"))
+        dump.wrapped = skipped > 0
+        if dump.entries and isinstance(first := entry_at(1), dict):
+            dump.wrapped |= whole(first.get("record_id"), 0) > 0
+        details = set(range(max(skipped, dump.entries - _KEPT_LAST) + 1, dump.entries + 1))
+        for log in (log for named in self.logs.values() for log in named):
+            group = _finish(dump, log)
+            details.update(unit.number for unit in group.pending[:_PENDING_DETAILS])
+            dump.groups.append(group)
+        index = {(group.name, group.desc): at for at, group in enumerate(dump.groups)}
+        for number in sorted(details):
+            entry = read_entry(entry_at(number), number, index)
+            if entry is not None:
+                dump.details[number] = entry
+        read_config(dump, top.get("pg_config"))
+        read_status(dump, top.get("pg_status"))
+        dump.inside = rank_inside(dump)
+        dump.state = "ok" if dump.entries else "idle"
+        return dump
 
 
 def _check_many(sizes: Any) -> None:
@@ -222,11 +324,11 @@ def _new_signature(
     return Signature(op, inputs, outputs, kinds)
 
 
-def _new_log(logs: dict[str, list[_Log]], pair: Any, entry: Any) -> _Log:
+def _new_log(logs: dict[str, list[_Log]], pair: Any, number: Any) -> _Log:
     name, desc = pair[0], pair[1]
     if type(desc) is not str or len(logs) >= MAX_GROUPS or len(name) + len(desc) > 2 * MAX_TEXT:
         raise ValueError
-    pg_id = whole(entry.get("pg_id"))
+    pg_id = whole(number)
     log = _Log(name, desc, None if pg_id == ABSENT else pg_id)
     named = logs.setdefault(name, [])
     if len(named) >= 64:
@@ -281,7 +383,7 @@ def _finish(dump: Dump, log: _Log) -> GroupLog:
         group.last_p2p = max(seq for seq, p2p in zip(seqs, exchanges, strict=True) if p2p)
         kept = [unit for unit in log.units if not unit[4]]
         seqs, kinds, dones = (tuple(unit[at] for unit in kept) for at in range(3))
-    for signature in set(kinds):
+    for signature in dict.fromkeys(kinds):
         if len(dump.meanings) < 4096:
             dump.meanings.setdefault(signature.hash, signature.meaning)
     if seqs:

@@ -18,7 +18,8 @@ import msgspec
 from unstall.recorder.naming import read_name
 from unstall.recorder.records import Dump
 from unstall.recorder.safety import MAX_BYTES, DumpError, parse
-from unstall.recorder.schema import reduce_dump
+from unstall.recorder.scan import Scan, UnscannableError
+from unstall.recorder.schema import reduce_dump, reduce_scan
 
 #: What one worker may occupy while it reads one dump, beyond the interpreter itself.
 MEMORY_LIMIT = 6 << 30
@@ -37,7 +38,10 @@ class Job(msgspec.Struct, array_like=True):
 def reduce_bytes(name: str, data: bytes, *, walk: bool) -> Dump:
     """A dump's bytes in compact form; what is wrong with them stands in the result."""
     try:
-        dump = reduce_dump(parse(data, walk=walk), name, len(data))
+        try:
+            dump = reduce_scan(Scan(data), name, len(data))
+        except UnscannableError:
+            dump = reduce_dump(parse(data, walk=walk), name, len(data))
     except DumpError as error:
         dump = Dump(name, state=error.state, found=error.found, size=len(data))
     except (MemoryError, RecursionError):
