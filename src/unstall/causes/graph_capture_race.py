@@ -75,7 +75,12 @@ def examine(job: Job) -> Iterable[Finding]:
         support.append(
             evidence(
                 say("“{text}”: the device was used during a capture", text=first.text),
-                STRONG if first.name in CAPTURED else FAIR,
+                # "a previous error during capture" only says that there was another before
+                STRONG
+                if first.name in CAPTURED
+                else WEAK
+                if first.name == "StreamCaptureInvalidated"
+                else FAIR,
                 first,
             )
         )

@@ -9,6 +9,7 @@ from unstall.causes.base import (
     DECISIVE,
     FAIR,
     STRONG,
+    WEAK,
     Cause,
     LookAlike,
     evidence,
@@ -61,15 +62,16 @@ def examine(job: Job) -> Iterable[Finding]:
     if events:
         event = events[0]
         support.append(evidence(_said(event), _KINDS[event.kind], event))
+    launcher = [s for s in signals if s.speaker.rank is None and s.speaker.name is None]
     if signals or raised:
-        known: Fact = (signals or raised)[0]
+        known: Fact = (launcher or raised or signals)[0]
         support.append(
             evidence(
                 say(
                     "the launcher or a rank received {signal} from outside",
                     signal=_name(known) or "a signal",
                 ),
-                STRONG if _name(known) in ("SIGTERM", "SIGHUP") else FAIR,
+                _weight(known, bool(launcher or raised)),
                 known,
             )
         )
@@ -103,8 +105,15 @@ def examine(job: Job) -> Iterable[Finding]:
         origin=origin,
         exonerated=_exonerated(after, first),
         excerpts=[excerpt(one, "origin") for one in told[:3] if one is not first],
-        ceiling=0.95 if events else 0.85,
+        ceiling=0.95 if events else 0.85 if hangup else 0.75,
     )
+
+
+def _weight(fact: Fact, launcher: bool) -> float:
+    """How much a signal says; one rank's is as likely its own launcher's or Ray's doing."""
+    if not launcher:
+        return WEAK
+    return STRONG if _name(fact) in ("SIGTERM", "SIGHUP") else FAIR
 
 
 def _signal_of(fact: PythonException) -> str | None:

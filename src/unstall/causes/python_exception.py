@@ -19,7 +19,7 @@ from unstall.causes.base import (
 from unstall.causes.deaths import echo_evidence, ranks_told, survived_evidence
 from unstall.job import Job
 from unstall.job.deaths import is_device, is_messenger
-from unstall.model.facts import Frame, ProcessEnd, PythonException, SignalSent
+from unstall.model.facts import Frame, Phase, ProcessEnd, PythonException, SignalSent
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix
 from unstall.model.text import Text, say
 
@@ -76,11 +76,17 @@ def _own(job: Job, fact: PythonException) -> bool:
 def _finding(
     job: Job, first: PythonException, same: Sequence[PythonException], after: Aftermath
 ) -> Finding:
-    support: list[Evidence] = [evidence(_raised(first), STRONG, first)]
+    # a last line without its traceback may have been quoted or logged by anyone
+    weight = STRONG if first.frames else FAIR + WEAK
+    support: list[Evidence] = [evidence(_raised(first), weight, first)]
     against: list[Evidence] = [
         *survived_evidence(job, first),
         *echo_evidence(job, first),
     ]
+    for phase in job.all(Phase):
+        if phase.kind == "end" and job.chronology.before(phase, first) is True:
+            against.append(evidence(say("the program had done its work before it"), STRONG, phase))
+            break
     words = f"{first.type}: {first.message}"[:2000]
     if ELSEWHERE.search(words) is not None:
         against.append(

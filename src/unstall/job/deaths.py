@@ -69,6 +69,9 @@ def is_messenger(exception: PythonException) -> bool:
     """Whether an exception only passes on another process's failure."""
     if exception.frames_from in ("launcher", "ignored"):
         return True
+    # a destructor's exception is ignored by Python, also where the line that says so was cut off
+    if exception.frames and exception.frames[0].function in ("__del__", "_python_exit"):
+        return True
     return bool(MESSENGERS.search(f"{exception.type}: {exception.message}"[:4000]))
 
 
