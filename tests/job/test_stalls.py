@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,22 @@ def test_a_status_of_another_group_says_nothing_of_this_one() -> None:
     (stall,) = find_stalls(facts)
     assert stall.behind == {}
     assert list(stall.heard) == [1]
+
+
+def test_a_rank_whose_own_status_names_the_operation_is_not_missing() -> None:
+    """Rank 2's time-out line was cut off; its status says that its watchdog failed 9 as well."""
+    cut = msgspec.structs.replace(status(2, 11, 8, 3, tag=DEFAULT), failed=9)
+    facts = [timeout(0, 9, 1, tag=DEFAULT), timeout(3, 9, 2, tag=DEFAULT), cut]
+    (stall,) = find_stalls(facts)
+    assert stall.waited_by_status == {2}
+    assert stall.absent((0, 1, 2, 3)) == (1,)
+
+
+def test_a_status_about_an_earlier_operation_does_not_excuse() -> None:
+    """Rank 2's watchdog failed 5, the others wait for 9: it may well be the one they wait for."""
+    other = msgspec.structs.replace(status(2, 5, 4, 3, tag=DEFAULT), failed=5)
+    (stall,) = find_stalls([timeout(0, 9, 1, tag=DEFAULT), other])
+    assert stall.absent((0, 1, 2)) == (1, 2)
 
 
 def test_groups_are_never_mixed_by_their_sequence_numbers() -> None:

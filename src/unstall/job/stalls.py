@@ -98,10 +98,23 @@ class Stall(msgspec.Struct, kw_only=True):
         """Ranks that should have been there and did not time out.
 
         With the group's ``members`` these are all others; without, only ranks that were seen: they
-        heard, gave a status or spoke elsewhere.
+        heard, gave a status or spoke elsewhere. A rank whose own watchdog names an operation of
+        the stall as failed waited too, even if the line of its time-out was lost.
         """
         expected = set(members) if members is not None else set(self.spoke) | set(self.heard)
-        return tuple(sorted((expected | set(self.statuses)) - set(self.waiters)))
+        return tuple(
+            sorted((expected | set(self.statuses)) - set(self.waiters) - self.waited_by_status)
+        )
+
+    @property
+    def waited_by_status(self) -> set[int]:
+        """Ranks without a time-out whose own status line names the operation as failed there."""
+        waited = {fact.work.seq for fact in self.waiters.values()} - {None}
+        return {
+            rank
+            for rank, status in self.statuses.items()
+            if rank not in self.waiters and status.reason == "failure" and status.failed in waited
+        }
 
     @property
     def behind(self) -> dict[int, GroupStatus]:
