@@ -41,3 +41,16 @@ def test_calls_equal_those_of_bash(tmp_path_factory: pytest.TempPathFactory, scr
     expected = [(words, {n: v for n, v in env.items() if n in NAMES}) for words, env in expected]
     actual = read(script)
     assert actual == expected, f"{script}\nbash: {shown(expected)}\nread: {shown(actual)}"
+
+
+def test_a_test_that_the_grammar_would_let_swallow_the_rest() -> None:
+    """tree-sitter-bash 0.25 takes the last ``]`` for the end of the first ``[ … ]`` here."""
+    script = (
+        "D=ab,cd\nG='x y'\nA=(1)\nE=()\n"
+        '[ 2 -eq 5 ] && B="${D##[ab]*}" probe one || true\n'
+        'B="${D%/*}" probe ${A[0]} "${E[@]}""$(seq 1 2)" "$((12 == 31))"$((57 == 82))\n'
+        "probe ${G/b*/} > /dev/null\n"
+        '{\n[ 2 -eq 5 ] && B="${D##[ab]*}" probe two || true\nexport D\n}\n'
+    )
+    calls = [words for words, _ in read(script)]
+    assert calls == [["1", "1\n2", "00"], ["x", "y"]]

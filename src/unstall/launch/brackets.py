@@ -210,3 +210,43 @@ def _quote_end(text: str, at: int) -> int:
         else:
             at += 1
     return at
+
+
+def test_end(text: str) -> int:
+    """Where a ``[ … ]`` or ``[[ … ]]`` that begins the text ends; -1 where it does not."""
+    mark = "]]" if text.startswith("[[") else "]"
+    for word, offset in split_words(text[:4000].split("\n", 1)[0]):
+        if word == mark:
+            return offset + len(mark)
+    return -1
+
+
+_BEFORE_TEST = (*"if elif while until then do else ! && || ; | { (".split(),)
+    ["if", "elif", "while", "until", "then", "do", "else", "!", "&&", "||", ";", "|", "{", "("]
+)
+
+
+def hide_tests(data: bytes) -> tuple[bytes, dict[int, int]]:
+    """Every ``[ … ]`` at the place of a command as one word of the same length.
+
+    The grammar sometimes takes the ``]`` of a later test for the end of an earlier one. Returns the
+    text and, for each test, where it begins and ends.
+    """
+    found = bytearray(data)
+    tests: dict[int, int] = {}
+    base = 0
+    for line in data.split(b"\n"):
+        text = line.decode("latin-1")
+        at = text.find("[")
+        while at >= 0:
+            before = text[:at].rstrip()
+            opens = text[at : at + 2] in ("[ ", "[[")
+            if opens and (not before or before.endswith(_BEFORE_TEST)):
+                end = test_end(text[at:])
+                if end > 0:
+                    tests[base + at] = base + at + end
+                    found[base + at : base + at + end] = b"t" * end
+                    at += end
+            at = text.find("[", at + 1)
+        base += len(line) + 1
+    return bytes(found), tests

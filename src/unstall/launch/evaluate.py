@@ -18,22 +18,9 @@ from unstall.launch.builtin import BUILTINS, _Builtins
 from unstall.launch.calls import Call, Outer, Reading, Variable
 from unstall.launch.state import DEEPEST_CALL, MOST_ROUNDS, Exhausted, Leave
 from unstall.launch.strings import Field, Pieces, Unknown, known, token, written
-from unstall.launch.syntax import (
-    AndOr,
-    Async,
-    Block,
-    CFor,
-    For,
-    If,
-    Parsed,
-    Part,
-    Pipe,
-    Simple,
-    Test,
-    While,
-    parse,
-)
+from unstall.launch.syntax import Parsed, parse
 from unstall.launch.texts import ScriptText
+from unstall.launch.tree import AndOr, Async, Block, CFor, For, If, Part, Pipe, Simple, Test, While
 from unstall.model.facts import Place
 
 

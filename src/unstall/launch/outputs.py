@@ -5,7 +5,8 @@ from __future__ import annotations
 from unstall.launch import substitutions, words
 from unstall.launch.state import DEEPEST_CALL, Exhausted, Leave, _State
 from unstall.launch.strings import Piece, Pieces, Unknown, compact, join, known, token
-from unstall.launch.syntax import AndOr, Block, For, If, Part, Pipe, Simple, Test, parse
+from unstall.launch.syntax import parse
+from unstall.launch.tree import AndOr, Block, For, If, Part, Pipe, Simple, Test
 
 
 class _Outputs(_State):

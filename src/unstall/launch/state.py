@@ -9,8 +9,8 @@ import msgspec
 from unstall.launch import arithmetic, words
 from unstall.launch.calls import Outer, Reading, Variable, as_list
 from unstall.launch.strings import Field, Piece, Pieces, Unknown, compact, known, token
-from unstall.launch.syntax import Assignment, Block, Part, Simple
 from unstall.launch.texts import ScriptText
+from unstall.launch.tree import Assignment, Block, Part, Simple
 from unstall.model.facts import Place
 
 MOST_STEPS = 60000

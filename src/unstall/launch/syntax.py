@@ -6,11 +6,27 @@ structure is taken from it; what stands inside a word is read by :mod:`unstall.l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from unstall.launch.brackets import split_words
+from unstall.launch.brackets import hide_tests, split_words, test_end
+from unstall.launch.tree import (
+    AndOr,
+    Assignment,
+    Async,
+    Block,
+    Branch,
+    CFor,
+    For,
+    Function,
+    If,
+    Part,
+    Pipe,
+    Simple,
+    Test,
+    While,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -21,128 +37,6 @@ DEEPEST = 60
 LARGEST = 1 << 20
 """A script is read up to so many bytes."""
 
-
-class Assignment(msgspec.Struct, frozen=True):
-    """``name=value``; ``items`` for an array, ``index`` for ``name[i]=``, ``append`` for ``+=``."""
-
-    name: str
-    value: str
-    line: int
-    items: tuple[str, ...] | None = None
-    append: bool = False
-    index: str | None = None
-
-
-class Simple(msgspec.Struct, frozen=True):
-    """A simple command.
-
-    Attributes:
-        words: its words, the program first.
-        assignments: those before them.
-        feed: its here-document or here-string, ``quoted_feed`` whether that is literal.
-        declares: ``export``, ``local`` … where it is one; ``words`` are its operands.
-        lines: the line of each word.
-    """
-
-    words: tuple[str, ...]
-    assignments: tuple[Assignment, ...]
-    line: int
-    feed: str | None = None
-    quoted_feed: bool = False
-    declares: str | None = None
-    lines: tuple[int, ...] = ()
-
-
-class Block(msgspec.Struct, frozen=True):
-    """Commands one after the other."""
-
-    parts: tuple[Part, ...]
-    subshell: bool = False
-
-
-class Async(msgspec.Struct, frozen=True):
-    """A command with ``&`` behind it."""
-
-    part: Part
-
-
-class Pipe(msgspec.Struct, frozen=True):
-    """A pipeline."""
-
-    parts: tuple[Part, ...]
-
-
-class AndOr(msgspec.Struct, frozen=True):
-    """``left && right`` or ``left || right``."""
-
-    left: Part
-    operator: str
-    right: Part
-    written: str
-
-
-class Branch(msgspec.Struct, frozen=True):
-    """One branch: its condition (``None`` for else), as written, and its body."""
-
-    condition: Part | None
-    written: str
-    body: Block
-
-
-class If(msgspec.Struct, frozen=True):
-    """``if``, or a ``case`` (then each branch has patterns over ``subject``)."""
-
-    branches: tuple[Branch, ...]
-    line: int
-    subject: str | None = None
-
-
-class For(msgspec.Struct, frozen=True):
-    """``for name in words``; ``words`` is ``None`` for the positional parameters."""
-
-    name: str
-    words: tuple[str, ...] | None
-    body: Block
-    line: int
-
-
-class CFor(msgspec.Struct, frozen=True):
-    """``for ((start; test; step))``."""
-
-    start: str
-    test: str
-    step: str
-    body: Block
-    line: int
-
-
-class While(msgspec.Struct, frozen=True):
-    """``while`` or ``until``."""
-
-    condition: Part | None
-    written: str
-    body: Block
-    line: int
-    until: bool = False
-
-
-class Function(msgspec.Struct, frozen=True):
-    """A function's definition."""
-
-    name: str
-    body: Block
-
-
-class Test(msgspec.Struct, frozen=True):
-    """``[ … ]``, ``[[ … ]]`` or ``(( … ))`` as written."""
-
-    written: str
-    line: int
-
-
-Part: TypeAlias = (
-    "Simple | Block | Async | Pipe | AndOr | If | For | CFor | While | Function | Test"
-)
 
 _parser: Parser | None = None
 
@@ -176,15 +70,20 @@ def parse(text: str) -> Parsed:
         data = data[:LARGEST]
         data = data[: data.rfind(b"\n") + 1]
     reader = _Reader(data)
-    root = _shell().parse(data).root_node
-    block = Block(tuple(reader.sequence(root, 0)))
+    block = Block(tuple(reader.sequence(_shell().parse(data).root_node, 0)))
+    if reader.swallowed:
+        hidden, tests = hide_tests(data)
+        reader = _Reader(data, tests)
+        block = Block(tuple(reader.sequence(_shell().parse(hidden).root_node, 0)))
     return Parsed(block, tuple(sorted(set(reader.errors))), cut)
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, tests: dict[int, int] | None = None) -> None:
         self.data = data
         self.errors: list[int] = []
+        self.tests = tests or {}
+        self.swallowed = False
 
     def text(self, node: Node) -> str:
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
@@ -232,6 +131,10 @@ class _Reader:
     def _command(self, node: Node, _depth: int) -> Part:
         # The grammar tells where a command begins and ends; it is split here, since the grammar
         # loses escaped blanks and splits some words.
+        if node.start_byte in self.tests:
+            end = self.tests[node.start_byte]
+            said = self.data[node.start_byte : end].decode("utf-8", "replace")
+            return Test(said, node.start_point.row)
         assignments: list[Assignment] = []
         feed: str | None = None
         start = node.start_byte
@@ -320,7 +223,10 @@ class _Reader:
         return Simple(tuple(words), (), row, lines=(row,) * len(words))
 
     def _test_command(self, node: Node, _depth: int) -> Part:
-        return Test(self.text(node), node.start_point.row)
+        text = self.text(node)
+        if text.startswith("[") and test_end(text) != len(text):
+            self.swallowed = True
+        return Test(text, node.start_point.row)
 
     # --- structure ------------------------------------------------------------------------------
 

@@ -229,5 +229,5 @@ def peel(words: Sequence[str]) -> Peeled | None:
                 break
             continue
         break
-    shell = name in ("ssh", "pdsh", "tmux", "screen")
+    shell = name in ("ssh", "pdsh", "tmux")
     return Peeled(name, tuple(options), tuple(assigns), tuple(operands), min(at, len(words)), shell)

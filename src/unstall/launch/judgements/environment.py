@@ -9,6 +9,7 @@ from unstall.model.plan import Judgement, Value
 from unstall.model.text import Text, say
 from unstall.programs import variables
 from unstall.programs.base import Launch
+from unstall.programs.vllm.names import may_read
 
 _ELSEWHERE = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE")
 _QUIET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "PWD", "WANDB_", "HF_", "TOKENIZERS_")
@@ -48,7 +49,7 @@ def _row(context: Context, name: str) -> Judgement | None:
     if not having:
         return _not_arriving(name, lost, values)
     where = places(*(la.environment[name] for la in having))
-    if reader is None or (name.startswith("VLLM_") and not _vllm_reads(name, having)):
+    if reader is None or (name.startswith("VLLM_") and not may_read(name)):
         return _own(context, name, having, values)
     reading = [la for la in having if name not in la.ignores]
     deaf = [la for la in having if name in la.ignores]
@@ -226,13 +227,6 @@ def _own(
 
 def _same(one: Value, other: Value) -> bool:
     return one.same_as(other) is True and not one.default
-
-
-def _vllm_reads(name: str, having: list[Launch]) -> bool:
-    from unstall.programs.vllm.names import KNOWN
-
-    del having
-    return name in KNOWN
 
 
 def joined(reasons: list[Text]) -> Text:
