@@ -120,7 +120,7 @@ class Aftermath(msgspec.Struct, frozen=True, kw_only=True):
         ``shown_as`` is the role of the fact's line among the excerpts: a watchdog's line can be all
         that tells of a death and is still a messenger's.
         """
-        ruled_out = {item.id: item for item in (*exonerated, *self.exonerated) if item.id != cause}
+        ruled_out = {item.id: item for item in (*self.exonerated, *exonerated) if item.id != cause}
         return Finding(
             cause=cause,
             summary=summary,
@@ -198,7 +198,7 @@ def _missing(
         support.append(
             evidence(
                 say(
-                    "{ranks} is not among those that timed out: the others waited for it",
+                    "the others waited for {ranks}, which did not time out",
                     ranks=ranks_text(gone),
                 ),
                 STRONG if exact else FAIR,
@@ -210,8 +210,7 @@ def _missing(
         support.append(
             evidence(
                 say(
-                    "which rank it was is deduced: {ranks} is missing from the time-outs of the "
-                    "others",
+                    "deduced by absence: of the group only {ranks} did not time out",
                     ranks=ranks_text(absent),
                 ),
                 FAIR,
@@ -310,14 +309,14 @@ def _messengers(job: Job, fact: Fact, dead: Sequence[int], support: list[Evidenc
     remote = next((one for one in found if isinstance(one, NcclError)), None)
     text = (
         say(
-            "{who} only report that a peer was gone (ncclRemoteError): messengers of this death, "
+            "a lost peer (ncclRemoteError) is all that {who} report: messengers of this death, "
             "no fault of the network",
-            who=ranks_text(ranks) if ranks else say("others"),
+            who=ranks_text(ranks) if ranks else say("the others"),
         )
         if remote is not None
         else say(
-            "{who} only report a connection that its peer had closed: messengers of this death",
-            who=ranks_text(ranks) if ranks else say("others"),
+            "a closed connection is all that {who} report: messengers of this death",
+            who=ranks_text(ranks) if ranks else say("the others"),
         )
     )
     support.append(evidence(text, FAIR, remote or found[0]))

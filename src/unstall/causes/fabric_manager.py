@@ -62,7 +62,7 @@ def examine(job: Job) -> Iterable[Finding]:
                 say(
                     "NCCL could not set up NVLink multicast (NVLS), which the fabric manager has "
                     "to provide: {quote}",
-                    quote=sign.quote[-160:],
+                    quote=_words(sign),
                 ),
                 FAIR if starting else STRONG + FAIR if not _weak(nvls, last) else STRONG,
                 sign,
@@ -173,17 +173,19 @@ def _weak(nvls: list[NcclWarning], last: list[NcclError]) -> bool:
     return not last and not any(w.topic == "nvls" for w in nvls)
 
 
+def _words(sign: Fact) -> str:
+    """NCCL's own words, without the header of their line."""
+    if isinstance(sign, NcclWarning):
+        return sign.message[:160]
+    return (sign.last_error or "")[:160] if isinstance(sign, NcclError) else sign.quote[:160]
+
+
 def _several(facts: list[Fact]) -> int:
-    """How many ranks, processes or devices said it."""
-    who: set[object] = set()
-    for fact in facts:
-        if fact.speaker.rank is not None:
-            who.add(("rank", fact.speaker.rank))
-        elif fact.speaker.pid is not None:
-            who.add(("pid", fact.speaker.host, fact.speaker.pid))
-        elif isinstance(fact, NcclWarning) and fact.device is not None:
-            who.add(("device", fact.device))
-    return len(who)
+    """How many ranks, processes or devices said it; one process can be known by all three."""
+    ranks = {fact.speaker.rank for fact in facts} - {None}
+    pids = {(fact.speaker.host, fact.speaker.pid) for fact in facts if fact.speaker.pid}
+    devices = {fact.device for fact in facts if isinstance(fact, NcclWarning)} - {None}
+    return max(len(ranks), len(pids), len(devices))
 
 
 def _summary(starting: bool) -> Text:

@@ -233,7 +233,7 @@ def _summary(
         what = COMPLAINTS[lost[0].what or ""]
     if after.ranks and after.waiting:
         return say(
-            "The GPU of {who} failed ({what}); {others} only report it.",
+            "The GPU of {who} failed ({what}); the others ({others}) only report it.",
             who=ranks_text(after.ranks),
             what=what,
             others=ranks_text(after.waiting),

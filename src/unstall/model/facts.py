@@ -499,7 +499,7 @@ class ProcessEnd(Fact, frozen=True, kw_only=True):
         signal: name such as ``SIGKILL``.
         rank, local_rank, pid, host: of the process that ended.
         reporter: ``torchrun``, ``deepspeed``, ``accelerate``, ``slurm``, ``ray``, ``spawn``,
-            ``dataloader``, ``lightning``, ``vllm``, ``shell``.
+            ``dataloader``, ``lightning``, ``vllm``, ``sglang``, ``shell``.
         first: the launcher's own claim that this was the first failure (not to be believed).
         moment_ended: when it ended, where the report gives it.
     """
@@ -742,7 +742,8 @@ class Remark(Fact, frozen=True, kw_only=True):
 
     Attributes:
         topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``,
-            ``worked-before``, ``mixed-data`` (samples that use different modules).
+            ``worked-before``, ``mixed-data`` (samples that use different modules), ``stuck`` (that
+            it stands still, without more).
         values: what was said: ``hours``, ``devices``, …
     """
 

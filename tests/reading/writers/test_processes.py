@@ -65,6 +65,14 @@ from unstall.reading.writers.processes import ProcessEnds, ShellNotices
             "SIGSEGV",
             (48123, None),
         ),
+        (
+            "RuntimeError: Rank 3 scheduler died during initialization (exit code: -6).",
+            "sglang",
+            -6,
+            "SIGABRT",
+            (None, None),
+        ),
+        ("[2025-09-14 10:02:58] Exit code: -9", "sglang", -9, "SIGKILL", (None, None)),
     ],
 )
 def test_ends(read, line, reporter, code, signal, who):

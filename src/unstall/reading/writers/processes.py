@@ -2,7 +2,8 @@
 
 Sources: ``deepspeed/launcher/launch.py`` (0.8 to 0.17), ``accelerate/commands/launch.py``,
 ``torch/multiprocessing/spawn.py``, ``lightning/fabric/strategies/launchers/subprocess_script.py``,
-bash's job notices, ``multiprocessing/resource_tracker.py`` of Python 3.8 to 3.14.
+``sglang/srt/entrypoints/engine.py`` (0.4, 0.5), bash's job notices,
+``multiprocessing/resource_tracker.py`` of Python 3.8 to 3.14.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ def _lightning(line: Line, found: re.Match[str]) -> Fact | None:
     return end(line, "lightning", exit_code(int(found[2])), pid=int(found[1]))
 
 
+def _scheduler(line: Line, found: re.Match[str]) -> Fact | None:
+    code = exit_code(int(found[2]))
+    return end(line, "sglang", code, rank=small_int(found[1])) if code else None
+
+
 def _shell(line: Line, found: re.Match[str]) -> Fact | None:
     return end_by_signal(line, "shell", WORDS[found[2]], pid=small_int(found[1]))
 
@@ -160,6 +166,15 @@ class ProcessEnds(Sentences):
                 r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,6})", re.ASCII
             ),
             _lightning,
+        ),
+        Pattern(
+            "scheduler died|] Exit code: ",
+            re.compile(
+                r"(?:Rank (\d{1,6}) scheduler died during initialization \(exit code: "
+                r"|^\[[\d :T.-]{8,40}\] Exit code: )(-?\d{1,6})",
+                re.ASCII,
+            ),
+            _scheduler,
         ),
         Pattern(
             ": line ",
