@@ -221,8 +221,24 @@ def test_end(text: str) -> int:
     return -1
 
 
-_BEFORE_TEST = (*"if elif while until then do else ! && || ; | { (".split(),)
-    ["if", "elif", "while", "until", "then", "do", "else", "!", "&&", "||", ";", "|", "{", "("]
+_BEFORE_TEST = tuple(
+    part
+    for part in [
+        "if",
+        "elif",
+        "while",
+        "until",
+        "then",
+        "do",
+        "else",
+        "!",
+        "&&",
+        "||",
+        ";",
+        "|",
+        "{",
+        "(",
+    ]
 )
 
 
