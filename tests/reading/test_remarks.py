@@ -40,6 +40,10 @@ from unstall.reading.remarks import Tongue, remarks
         ("runs well on one node", "worked-before", {"nodes": "1"}),
         ("单卡训练正常", "worked-before", {"gpus": "1"}),
         ("之前一直正常，升级后才出现", "worked-before", {}),
+        ("The server hangs during graph capture when TP is 2", "stuck", {}),
+        ("Rollout gets stuck in the weight update", "stuck", {}),
+        ("卡在 ray.get 这一行", "stuck", {}),
+        ("第一次请求就卡住", "stuck", {}),
     ],
 )
 def test_notes(line: str, topic: str, values: dict[str, str]) -> None:
@@ -51,7 +55,9 @@ def test_notes(line: str, topic: str, values: dict[str, str]) -> None:
     [
         "GPU KV cache usage: 0.0%", "GPU utilization is 50%", "lr 0.0 %", "the output is fine",
         "I have no logs of the second node", "利用率 90%", "显存占用 70G", "step 3 took 2 hours",
-        "",
+        "", "This can potentially cause a hang if the mapping is wrong", "to avoid deadlocks",
+        "processes are hanging or doing some work", "it no longer hangs up", "升级后不再卡住",
+        "I set a timeout so that it won't hang",
     ],
 )  # fmt: skip
 def test_nothing_is_read_into_other_words(line: str) -> None:

@@ -36,6 +36,8 @@ def consulted(job: Job, finding: Finding) -> Finding:
         standing = bug.standing(version)
         if standing == "untold" and bug.since is not None and bug.cause == "unknown":
             continue  # a release's regression, and nothing tells that this release is used
+        if standing == "outside" and bug.cause == "unknown":
+            continue  # where nothing else is known, what it is not would only mislead
         place = found.place if isinstance(found, Fact) else _anchor(finding)
         support.append(_evidence(bug, version, standing, place))
         if standing != "outside" and not _offered(bug, fixes):

@@ -48,9 +48,35 @@ def operation(fact: CollectiveTimeout) -> Text:
 def waiting(blocked: Blocked) -> Evidence:
     """Who waited, in what, for how long."""
     first = blocked.stall.first
-    ranks = [rank for rank in blocked.stall.waiters if rank >= 0]
+    ranks = sorted(
+        {rank for rank in blocked.stall.waiters if rank >= 0} | blocked.stall.waited_by_status
+    )
     if not ranks:
         return evidence(say("a rank waited in {operation}", operation=operation(first)), 0.0, first)
+    places = apart(blocked)
+    if len(places) > 1:
+        return evidence(
+            say(
+                "{ranks} waited in {operation}, {others} in {other}: they did not wait for each "
+                "other in one operation",
+                ranks=ranks_text(places[0][1]),
+                operation=operation(places[0][0]),
+                others=ranks_text(places[1][1]),
+                other=operation(places[1][0]),
+            ),
+            0.0,
+            first,
+        )
+    if len(ranks) == 1 and not blocked.absent:
+        return evidence(
+            say(
+                "{ranks} timed out in {operation}; what the other ranks did is not in the input",
+                ranks=ranks_text(ranks),
+                operation=operation(first),
+            ),
+            0.0,
+            first,
+        )
     return evidence(
         say(
             "{ranks} waited in {operation}: messengers, not the origin",
@@ -60,6 +86,21 @@ def waiting(blocked: Blocked) -> Evidence:
         0.0,
         first,
     )
+
+
+def apart(blocked: Blocked) -> list[tuple[CollectiveTimeout, list[int]]]:
+    """The different operations that ranks of a stall wait in, the first numbered first.
+
+    Operations differ where their number, their name or their sizes do.
+    """
+    stall = blocked.stall
+    found: list[tuple[CollectiveTimeout, list[int]]] = []
+    for ranks in stall.operations.values():
+        known = [rank for rank in ranks if rank >= 0]
+        if known:
+            found.append((stall.waiters[known[0]], known))
+    found.sort(key=lambda pair: (pair[0].work.seq or 0, pair[1]))
+    return found
 
 
 def absence(blocked: Blocked) -> list[Evidence]:

@@ -15,6 +15,7 @@ from unstall.causes.base import (
 )
 from unstall.causes.reasons import (
     absence,
+    apart,
     began,
     boilerplate,
     excerpts_of,
@@ -39,7 +40,7 @@ from unstall.model.facts import (
     WatchdogError,
     WatchdogStuck,
 )
-from unstall.model.findings import Finding, Fix
+from unstall.model.findings import Finding, Fix, Origin
 from unstall.model.text import Text, say
 
 #: What shows that something failed, even if nothing says what.
@@ -63,16 +64,20 @@ def examine(job: Job) -> Iterable[Finding]:
         yield _stalled(job, lead)
         return
     fact = _first_failure(job)
+    if fact is None:
+        fact = next((r for r in job.all(Remark) if r.topic == "stuck"), None)
     if fact is not None:
         yield Finding(
             cause="unknown",
-            summary=say("Something failed; the input does not tell what it was."),
+            summary=say("It stands still, a person writes; the input does not tell why.")
+            if isinstance(fact, Remark)
+            else say("Something failed; the input does not tell what it was."),
             support=(
                 evidence(say("the first sign of it: {quote}", quote=fact.quote[:160]), WEAK, fact),
             ),
             fixes=(),
             next_step=_next_step(fact),
-            origin=origin_of(job.owner(fact), ()),
+            origin=origin_of(owner, ()) if (owner := job.owner(fact)) is not None else None,
             started_at=job.chronology.with_year(fact.moment),
             excerpts=(excerpt(fact, "messenger"),),
         )
@@ -86,7 +91,8 @@ def _first_failure(job: Job) -> Fact | None:
     found.extend(
         end
         for end in job.all(ProcessEnd)
-        if end.exit_code not in (0, None) and not overcome(job, end)
+        if (end.exit_code not in (0, None) or (end.reporter == "ray" and end.exit_code is None))
+        and not overcome(job, end)
     )
     found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
     return min(found, key=lambda fact: (_passed_on(fact), fact.place)) if found else None
@@ -104,10 +110,24 @@ def _passed_on(fact: Fact) -> int:
 def _stalled(job: Job, blocked: Blocked) -> Finding:
     stall = blocked.stall
     waiters = tuple(sorted(rank for rank in stall.waiters if rank >= 0))
-    single = len(stall.waiters) == 1 and not blocked.absent
+    single = len(stall.waiters) == 1 and len(blocked.absent) != 1
     missing = blocked.absent
     program = blocked.program
-    if missing and len(missing) <= 4:
+    different = len(apart(blocked)) > 1
+    if different and not blocked.stall.behind:
+        missing = ()
+        summary = (
+            say(
+                "Ranks of one group waited in different operations: their sequences of collectives "
+                "had parted before. The input does not tell where."
+            )
+            if stall.default_group is not None
+            else say(
+                "Ranks waited in different operations: if it was in one group, which the log does "
+                "not name, their sequences of collectives had parted before."
+            )
+        )
+    elif missing and len(missing) <= min(4, len(stall.waiters)):
         summary = say(
             "A collective timed out because a rank did not come; the input does not tell "
             "what that rank was doing."
@@ -121,7 +141,7 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
     return Finding(
         cause="unknown",
         summary=summary,
-        support=(waiting(blocked), *absence(blocked)),
+        support=(waiting(blocked), *(absence(blocked) if missing or not different else ())),
         fixes=(
             Fix(
                 say(
@@ -132,8 +152,8 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
                 )
             ),
         ),
-        next_step=_stall_step(job, blocked),
-        origin=origin_of(program, missing if len(missing) <= 2 else (), group=group_of(blocked)),
+        next_step=_parted_step() if different and not missing else _stall_step(job, blocked),
+        origin=_origin(blocked, missing),
         collective=collective_of(blocked),
         waiting_ranks=waiters,
         started_at=began(job, blocked),
@@ -142,8 +162,30 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
     )
 
 
+def _origin(blocked: Blocked, missing: tuple[int, ...]) -> Origin | None:
+    """The ranks that did not come, where more of the group were heard than are missing."""
+    ranks = missing if len(missing) <= 2 and len(missing) <= len(blocked.stall.waiters) else ()
+    if blocked.program is None and not ranks:
+        return None
+    return origin_of(blocked.program, ranks, group=group_of(blocked))
+
+
+def _parted_step() -> Text:
+    return say(
+        "get Flight Recorder dumps of all ranks (unstall trace DUMPS): the first operation that "
+        "differs names the line. Meanwhile look for collectives under a condition that only some "
+        "ranks meet (a save, an evaluation, a log on rank 0) and for unequal numbers of batches"
+    )
+
+
 def _stall_step(job: Job, blocked: Blocked) -> Text:
-    if blocked.absent and not job.all(ProcessStack):
+    few = len(blocked.absent) <= max(1, len(blocked.stall.waiters))
+    if blocked.absent and few and not job.all(ProcessStack):
+        if began(job, blocked) is None:
+            return say(
+                "look at the missing rank: the end of its log, and a stack while it hangs "
+                "(py-spy dump --pid PID)"
+            )
         return say(
             "look at the missing rank: its log before {time}, and a stack while it hangs "
             "(py-spy dump --pid PID)",
@@ -193,6 +235,11 @@ def _next_step(fact: Fact) -> Text:
 
 
 def _exit_step(end: ProcessEnd) -> Text:
+    if end.reporter == "ray" and end.exit_code is None:
+        return say(
+            "read the dead worker's own log (/tmp/ray/session_latest/logs/worker-*PID*.err and "
+            ".out on its node): the reasons that Ray lists are the same for every death"
+        )
     if end.exit_code == -6:
         return say(
             "exit code -6 is SIGABRT: the process ended itself after a failed assertion, a "

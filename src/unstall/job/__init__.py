@@ -23,6 +23,7 @@ from unstall.model.facts import (
     NcclInit,
     PackageVersion,
     ProcessEnd,
+    Work,
 )
 from unstall.model.plan import Plan, Program
 from unstall.programs.identify import Match, identify
@@ -247,6 +248,18 @@ def _place(job: Job, stall: Stall, label: str | None) -> Blocked:
     )
 
 
+def _size_by_elements(work: Work) -> int | None:
+    """The group's size, which a gather's or a scatter's numbers of elements tell."""
+    small, large = work.numel_in, work.numel_out
+    if "SCATTER" in work.op:
+        small, large = large, small
+    elif "GATHER" not in work.op:
+        return None
+    if not small or not large or large % small or not 2 <= large // small <= 65_536:
+        return None
+    return large // small
+
+
 def _members(
     job: Job, stall: Stall, program: Program | None, matches: Sequence[Match]
 ) -> tuple[tuple[int, ...] | None, bool]:
@@ -260,6 +273,9 @@ def _members(
         return None, False
     if program is not None and program.processes is not None and program.processes > highest:
         return tuple(range(program.processes)), True
+    told = _size_by_elements(stall.work)
+    if told is not None and highest < told:
+        return tuple(range(told)), False
     sizes = {init.size for init in job.all(NcclInit) if init.size is not None}
     size = sizes.pop() if len(sizes) == 1 else None
     if size is not None and highest < size <= 65_536:
@@ -267,9 +283,9 @@ def _members(
     ended = [end.rank for end in job.all(ProcessEnd) if end.rank is not None]
     if ended and max(ended) < 65_536:
         return tuple(range(max(max(ended), highest) + 1)), False
-    told = waiting | set(stall.heard) | set(stall.statuses)
-    last = max(told, default=-1)
-    if 1 <= last < 65_536 and len(waiting) * 2 > last and len(told) <= last:
+    heard = waiting | set(stall.heard) | set(stall.statuses)
+    last = max(heard, default=-1)
+    if 1 <= last < 65_536 and len(waiting) * 2 > last and len(heard) <= last:
         # ranks are counted from 0: where most are heard, a gap among them is a rank too
         return tuple(range(last + 1)), False
     return None, False

@@ -33,39 +33,84 @@ def _sign(pattern: str, software: str, role: str | None, source: str) -> Sign:
 
 #: Process, thread and actor names, as log prefixes show them.
 NAMES: tuple[Sign, ...] = (
-    _sign(r"^(EngineCore|APIServer|ApiServer|Worker_(DP|PP|TP|EP|PCP|DCP)\d|VllmWorker|DPCoordinator)",
-          "vllm", "inference", "vLLM 0.6-0.11 vllm/utils decorate_logs, multiproc_executor.py"),
-    _sign(r"^RayWorkerWrapper", "vllm", "inference", "vLLM vllm/executor/ray_utils.py"),
-    _sign(r"^(DP\d+ )?(ATTN_CP\d+ )?(MOE_DP\d+ )?TP\d+( EP\d+)?$", "sglang", "inference",
-          "SGLang 0.4-0.5 managers/scheduler.py configure_scheduler"),
-    _sign(r"^(WorkerDict|TaskRunner|AgentLoopWorker|main_task|FusedWorker)", "verl", "trainer",
-          "verl 0.2-0.6 single_controller/ray/base.py, trainer/main_ppo.py"),
-    _sign(r"^(vLLMHttpServer|vLLMReplica|AsyncvLLMServer|SGLangHttpServer)", "verl", "rollout",
-          "verl 0.4-0.6 workers/rollout"),
-    _sign(r"^(Policy|Reference|Critic|Reward)ModelActor|^(Policy|Reference|Critic|Reward)ModelRayActor",
-          "openrlhf", "trainer", "OpenRLHF 0.5-0.8 trainer/ray/launcher.py"),
-    _sign(r"^(LLMRayActor|RolloutRayActor)", "openrlhf", "rollout",
-          "OpenRLHF 0.5-0.8 trainer/ray/vllm_engine.py"),
+    _sign(
+        r"^(EngineCore|APIServer|ApiServer|Worker_(DP|PP|TP|EP|PCP|DCP)\d|VllmWorker|DPCoordinator)",
+        "vllm",
+        "inference",
+        "vLLM 0.6-0.11 vllm/utils decorate_logs, multiproc_executor.py",
+    ),
+    _sign(
+        r"^RayWorker(Wrapper|Vllm)?$",
+        "vllm",
+        "inference",
+        "vLLM 0.2-0.11 vllm/engine/ray_utils.py, vllm/executor/ray_utils.py",
+    ),
+    _sign(
+        r"^(DP\d+ )?(ATTN_CP\d+ )?(MOE_DP\d+ )?TP\d+( EP\d+)?$",
+        "sglang",
+        "inference",
+        "SGLang 0.4-0.5 managers/scheduler.py configure_scheduler",
+    ),
+    _sign(
+        r"^(WorkerDict|TaskRunner|AgentLoopWorker|main_task|FusedWorker)",
+        "verl",
+        "trainer",
+        "verl 0.2-0.6 single_controller/ray/base.py, trainer/main_ppo.py",
+    ),
+    _sign(
+        r"^(vLLMHttpServer|vLLMReplica|AsyncvLLMServer|SGLangHttpServer)",
+        "verl",
+        "rollout",
+        "verl 0.4-0.6 workers/rollout",
+    ),
+    _sign(
+        r"^(Policy|Reference|Critic|Reward)ModelActor|^(Policy|Reference|Critic|Reward)ModelRayActor",
+        "openrlhf",
+        "trainer",
+        "OpenRLHF 0.5-0.8 trainer/ray/launcher.py",
+    ),
+    _sign(
+        r"^(LLMRayActor|RolloutRayActor)",
+        "openrlhf",
+        "rollout",
+        "OpenRLHF 0.5-0.8 trainer/ray/vllm_engine.py",
+    ),
     _sign(r"^RayTrainWorker", "ray", "trainer", "Ray 2.x train/_internal/worker_group.py"),
 )
 
 #: Paths in stack frames and tracebacks.
 PATHS: tuple[Sign, ...] = (
-    _sign(r"(^|/)swift/(llm|pipelines|rlhf_trainers|infer_engine)?/?.*(rollout|grpo_vllm_engine)",
-          "ms-swift", "rollout", "ms-swift 3.x swift/llm/infer/rollout.py"),
+    _sign(
+        r"(^|/)swift/(llm|pipelines|rlhf_trainers|infer_engine)?/?.*(rollout|grpo_vllm_engine)",
+        "ms-swift",
+        "rollout",
+        "ms-swift 3.x swift/llm/infer/rollout.py",
+    ),
     _sign(r"(^|/)trl/scripts/vllm_serve", "trl", "rollout", "TRL 0.16+ trl/scripts/vllm_serve.py"),
-    _sign(r"(^|/)vllm/(v1/)?(engine|worker|executor|entrypoints|distributed|model_executor|attention)/",
-          "vllm", "inference", "vLLM source layout, 0.6 and later"),
+    _sign(
+        r"(^|/)vllm/(v1/)?(engine|worker|executor|entrypoints|distributed|model_executor|attention)/",
+        "vllm",
+        "inference",
+        "vLLM source layout, 0.6 and later",
+    ),
     _sign(r"(^|/)sglang/srt/", "sglang", "inference", "SGLang source layout"),
     _sign(r"(^|/)verl/", "verl", "trainer", "verl source layout"),
     _sign(r"(^|/)openrlhf/", "openrlhf", "trainer", "OpenRLHF source layout"),
     _sign(r"(^|/)megatron/(core|training)/", "megatron", "trainer", "Megatron-LM source layout"),
     _sign(r"(^|/)(deepspeed)/(runtime|comm)/", "deepspeed", "trainer", "DeepSpeed source layout"),
-    _sign(r"(^|/)(trl/trainer|transformers/trainer|accelerate|lightning|pytorch_lightning|fairscale)[/.]",
-          "python", "trainer", "TRL, transformers, accelerate, Lightning source layouts"),
+    _sign(
+        r"(^|/)(trl/trainer|transformers/trainer|accelerate|lightning|pytorch_lightning|fairscale)[/.]",
+        "python",
+        "trainer",
+        "TRL, transformers, accelerate, Lightning source layouts",
+    ),
     _sign(r"(^|/)swift/", "ms-swift", "trainer", "ms-swift source layout"),
-    _sign(r"(^|/)torch/distributed/(fsdp|_composable|algorithms)/", "python", "trainer",
-          "PyTorch source layout"),
+    _sign(
+        r"(^|/)torch/distributed/(fsdp|_composable|algorithms)/",
+        "python",
+        "trainer",
+        "PyTorch source layout",
+    ),
 )
 
 #: Addresses of trackers and documentation: a report that was pasted there is about that software,
@@ -76,9 +121,13 @@ MENTIONS: tuple[Sign, ...] = (
     _sign(r"github\.com/(modelscope/ms-swift|modelscope/swift)\b", "ms-swift", None, "the tracker"),
     _sign(r"github\.com/(volcengine/verl|verl-project/verl)\b", "verl", "trainer", "the tracker"),
     _sign(r"github\.com/OpenRLHF/OpenRLHF\b", "openrlhf", "trainer", "the project's tracker"),
-    _sign(r"github\.com/(microsoft|deepspeedai)/DeepSpeed\b", "deepspeed", "trainer", "the tracker"),
+    _sign(
+        r"github\.com/(microsoft|deepspeedai)/DeepSpeed\b", "deepspeed", "trainer", "the tracker"
+    ),
     _sign(r"github\.com/NVIDIA/Megatron-LM\b", "megatron", "trainer", "the project's tracker"),
-    _sign(r"github\.com/huggingface/(trl|accelerate|transformers)\b", "python", "trainer", "trackers"),
+    _sign(
+        r"github\.com/huggingface/(trl|accelerate|transformers)\b", "python", "trainer", "trackers"
+    ),
     _sign(r"github\.com/hiyouga/LLaMA-?Factory\b", "llamafactory", "trainer", "the tracker"),
     _sign(r"github\.com/axolotl-ai-cloud/axolotl\b", "axolotl", "trainer", "the tracker"),
 )

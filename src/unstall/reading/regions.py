@@ -55,6 +55,8 @@ _ANNOUNCED = re.compile(
     r"|[Ll]aunch(?:ed|ing)?(?: with| by)?: |[Rr]unning: |[Ee]xecut(?:e|ing): )[`'\"]?(.{6,16000})"
 )
 _NOTE = re.compile(r"\s*#\s?-{2,}")
+_HEADING = re.compile(r"#{1,3} \S")
+_QUOTED = re.compile(r"\.(?:py|cpp|cc):\d+\]", _A)  # a title that is itself a line of a log
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _DEEPSPEED = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size",
               "gradient_clipping", "fp16", "bf16")  # fmt: skip
@@ -130,6 +132,11 @@ def regions(name: str, lines: Sequence[str], first: int = 1) -> Regions:
                 found.scripts.append(ScriptText(Place(name, first + at), command))
         if kind == "prose" or (kind == "comment" and _NOTE.match(line)):
             found.remarks.extend(note(name, first + at, line))
+        elif kind == "comment" and _HEADING.match(line) and not _QUOTED.search(line):
+            # a report's title tells how it ended, and nothing of the run that may be relied on
+            found.remarks.extend(
+                one for one in note(name, first + at, line) if one.topic == "stuck"
+            )
     found.scripts.sort(key=lambda script: script.place.line)
     return found
 

@@ -63,6 +63,16 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         rf"\b{_STUCK} (?:forever|indefinitely|there)\b|\bno (?:more |further )?{_SILENT} "
         rf"(?:after|since|at all|any ?more)\b", _I), _nothing),
     ("no-output", re.compile(rf"(?:一直|然后就?|之后就?|直接){_STUCK_ZH}|{_SILENT_ZH}"), _nothing),
+    # What may or could hang is a program's warning; what hangs is a person's complaint.
+    ("stuck", re.compile(
+        r"(?<!\bno )(?<!\bnever )(?<!n't )(?<!\bwithout )(?<!\bif it )"
+        r"\b(?:hangs(?! up)|hung|freezes|deadlocked|(?:gets?|got|is|are|was|were) stuck"
+        r"|stuck (?:at|in|on|when|while|during|after|for)|forever hang|(?:hang|stuck)(?:ing)? forever"
+        r"|(?:is|are|was|were|keeps|starts) hanging(?! or)"
+        r"|hang(?:ing)? (?:at|in|on|when|while|during|after))\b", _I), _nothing),
+    ("stuck", re.compile(
+        r"(?<!不再)(?<!没有)(?<!不会)(?:卡住|卡死|卡在|卡主|死锁|挂死|一直卡|hang住|停住不)"),
+        _nothing),
     ("gpu-idle", re.compile(
         r"\bGPUs?\b(?! ?KV)[^.;,\n]{0,30}?(?<![\d.])0(?:\.0{1,3})? ?%"
         r"|(?<![\d.])0 ?% (?:GPU|util)|\bGPUs? (?:are|is|were|all|stay|sit) ?(?:all )?idle\b", _I),

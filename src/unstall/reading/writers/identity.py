@@ -138,8 +138,10 @@ class Identities(Sentences):
 
     patterns = (
         Pattern(
-            "LLM engine (v",
-            re.compile(r"Initializing an? (?:V\d )?LLM engine \(v([\w.+-]{1,60})\) with config: ?"),
+            "LLM engine ",
+            re.compile(
+                r"Initializing an? (?:V\d )?LLM engine (?:\(v([\w.+-]{1,60})\) )?with config: ?"
+            ),
             _engine,
         ),
         Pattern(

@@ -43,7 +43,7 @@ _JOIN = re.compile(
 )
 _WAIT = re.compile(r"wait timeout after (\d{1,15}) ?ms, keys: ([^\s\"'`*]{1,400})", re.ASCII)
 _UNIQUE = re.compile(
-    r"retrieving ncclUniqueId from (?:\\?\[?\d{1,9}\\?\]?|roots) via (?:c10d key-value store"
+    r"retr(?:ie|ei)ving ncclUniqueId from (?:\\?\[?\d{1,9}\\?\]?|roots) via (?:c10d key-value store"
     r"|TCPStore) by key '([^']{1,300})'"
 )
 _WAITED = re.compile(r"wait timeout after (\d{1,15}) ?ms", re.ASCII)
@@ -77,6 +77,7 @@ class StoreReader:
         "seconds waiting for clients",
         "wait timeout after ",
         "retrieving ncclUniqueId from",
+        "retreiving ncclUniqueId from",  # as torch spelt it before 2.1
         "Socket Timeout",
         "TCPStore check for dump key",
         *_SHUT_DOWN,
