@@ -392,3 +392,17 @@ def test_a_command_told_twice_is_one_program() -> None:
 
     found = read_plan([Script(Place("r.txt", 3), first), Script(Place("r.txt", 90), printed)])
     assert only(found).processes == 2
+
+
+def test_a_host_file_tells_nodes_and_processes() -> None:
+    from unstall.launch import read_plan
+    from unstall.launch.texts import Config, Script
+    from unstall.model.facts import Place
+
+    hosts = Config(Place("hosts", 1), "w-1 slots=4\nw-2 slots=4  # second\n\n", "hostfile")
+    deepspeed = Script(Place("a.sh", 1), "deepspeed --hostfile ./hosts --master_addr w-1 a.py\n")
+    program = only(read_plan([deepspeed], [hosts]))
+    assert (program.nodes, program.processes) == (2, 8)
+    mpi = Script(Place("a.sh", 1), "mpirun --hostfile hosts -np 6 python train.py\n")
+    program = only(read_plan([mpi], [hosts]))
+    assert (program.nodes, program.processes) == (2, 6)

@@ -221,25 +221,7 @@ def test_end(text: str) -> int:
     return -1
 
 
-_BEFORE_TEST = tuple(
-    part
-    for part in [
-        "if",
-        "elif",
-        "while",
-        "until",
-        "then",
-        "do",
-        "else",
-        "!",
-        "&&",
-        "||",
-        ";",
-        "|",
-        "{",
-        "(",
-    ]
-)
+_KEYWORDS = ("if", "elif", "while", "until", "then", "do", "else", "!")
 
 
 def hide_tests(data: bytes) -> tuple[bytes, dict[int, int]]:
@@ -257,7 +239,7 @@ def hide_tests(data: bytes) -> tuple[bytes, dict[int, int]]:
         while at >= 0:
             before = text[:at].rstrip()
             opens = text[at : at + 2] in ("[ ", "[[")
-            if opens and (not before or before.endswith(_BEFORE_TEST)):
+            if opens and (not before or before[-1] in ";|&({" or before.split()[-1] in _KEYWORDS):
                 end = test_end(text[at:])
                 if end > 0:
                     tests[base + at] = base + at + end

@@ -22,6 +22,7 @@ class Keys:
         kind: ``accelerate``, ``deepspeed``, ``kubernetes``, ``compose`` or ``trainer``.
         documents: what the parser made of it, one for each YAML document.
         lines: its lines.
+        hosts: a host file's hosts with their slots (1 where none is given).
     """
 
     def __init__(self, config: ConfigText) -> None:
@@ -30,6 +31,7 @@ class Keys:
         self.values: dict[str, Value] = {}
         self.documents: list[object] = []
         self.error: str | None = None
+        self.hosts = _hosts(config.text) if config.kind == "hostfile" else ()
         text = config.text[:LARGEST]
         stripped = text.lstrip()
         try:
@@ -87,6 +89,22 @@ class Keys:
         if "zero_optimization" in tops or "train_micro_batch_size_per_gpu" in tops:
             return "deepspeed"
         return "trainer"
+
+
+def _hosts(text: str) -> tuple[tuple[str, int], ...]:
+    """``worker-1 slots=8`` or ``worker-1:8`` on each line (DeepSpeed's and MPI's host files)."""
+    found: list[tuple[str, int]] = []
+    for line in text.split("\n")[:10000]:
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        host, _, count = words[0].partition(":")
+        for word in words[1:]:
+            name, _, value = word.partition("=")
+            if name in ("slots", "max_slots", "max-slots") and not count:
+                count = value
+        found.append((host, int(count) if count.isdigit() and len(count) < 5 else 1))
+    return tuple(found)
 
 
 def _yaml(text: str) -> list[object]:

@@ -14,7 +14,7 @@ from unstall.launch.texts import ConfigText, Script, ScriptText
 from unstall.model.facts import Place
 from unstall.model.plan import Cited, Plan, Value
 from unstall.model.text import say
-from unstall.programs.base import Launch
+from unstall.programs.base import Launch, number
 from unstall.programs.registry import recognise
 
 MOST_SCRIPTS = 100
@@ -90,11 +90,11 @@ def _evaluate(
     found: list[Source] = []
     origins: dict[str, str] = {}
     called: set[str] = set()
-    for number, (script, fixed) in enumerate(repaired):
+    for at, (script, fixed) in enumerate(repaired):
         options = slurm.directives(script.text)
         reading = evaluate(
             script,
-            number=start + number,
+            number=start + at,
             at_hand=at_hand,
             given={**slurm.environment(options), **(given or {})},
         )
@@ -218,6 +218,7 @@ def _merge_configs(
 ) -> None:
     """Files that the program's own flags and operands name."""
     del origins
+    _hosts(launch, keys)
     for value in (launch.flag("deepspeed"), launch.flag("deepspeed_config")):
         if value is None:
             continue
@@ -233,6 +234,26 @@ def _merge_configs(
                 device = found.values.get(f"zero_optimization.{name}.device")
                 if device is not None and device.text not in ("none", "None"):
                     launch.settings[name.replace("_", " ")] = device
+
+
+def _hosts(launch: Launch, keys: Sequence[configuration.Keys]) -> None:
+    """The host file that a launcher names: nodes, and processes where no flag says them."""
+    value = launch.flag("hostfile", "machinefile")
+    found = _named(value.text, keys) if value is not None else None
+    if found is None or not found.hosts or launch.launchers[:1] not in (["deepspeed"], ["mpirun"]):
+        return
+    slots = [count for _, count in found.hosts]
+    if any(n in launch.flags for n in ("num_nodes", "include", "exclude")):
+        return
+    launch.nodes = len(slots)
+    each = number(launch.flag("num_gpus"))
+    if each is not None:
+        slots = [each] * len(slots)
+    if launch.processes is None or launch.launchers[0] == "deepspeed":
+        launch.processes = sum(slots)
+    if len(set(slots)) == 1:
+        launch.per_node = slots[0]
+    launch.settings["nodes"] = Value(str(len(slots)), place=found.place)
 
 
 def _once(launches: list[Launch]) -> list[Launch]:
