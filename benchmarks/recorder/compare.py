@@ -1,6 +1,6 @@
 """``unstall trace`` beside PyTorch's ``torchfrtrace`` on the same generated dumps, in one run.
 
-    python benchmarks/recorder/compare.py                  # 8, 64 and 256 ranks, one and three groups
+    python benchmarks/recorder/compare.py                  # 8, 64, 256 ranks; one and three groups
     python benchmarks/recorder/compare.py --ranks 8 64     # quicker
     python benchmarks/recorder/compare.py --ranks 1024 --no-peer
 
@@ -60,7 +60,7 @@ def own_command(folder: Path) -> list[str]:
         "import typer; from unstall.commands.trace import trace; app = typer.Typer(); "
         "app.command()(trace); app()"
     )
-    return [sys.executable, "-c", code, str(folder), "--json"]
+    return [sys.executable, "-c", code, str(folder)]
 
 
 def peer_command(folder: Path) -> list[str] | None:
@@ -78,7 +78,7 @@ def exponent(points: list[tuple[int, float]]) -> float | None:
     ys = [math.log(max(cost, 1e-9)) for _, cost in points]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     below = sum((x - mean_x) ** 2 for x in xs)
-    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / below
+    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / below
 
 
 def main() -> None:
@@ -93,7 +93,17 @@ def main() -> None:
     options = parser.parse_args()
     base = measure([sys.executable, "-c", "import unstall.recorder, typer, rich"]).cpu
     print(f"start-up alone: {base:.2f} CPU s; {os.cpu_count()} cores")
-    print(f"{'ranks':>6} {'entries':>8} {'groups':>7} | {'unstall':>9} {'peak GB':>8} {'us/entry':>9} | {'torchfrtrace':>12} {'peak GB':>8} | {'ratio':>6}")  # fmt: skip
+    titles = (
+        "ranks",
+        "entries",
+        "groups",
+        "unstall",
+        "peak GB",
+        "us/entry",
+        "torchfrtrace",
+        "peak GB",
+    )
+    print(" ".join(f"{title:>12}" for title in (*titles, "ratio")))
     ours: dict[tuple[str, int, int], list[tuple[int, float]]] = {}
     for groups in options.groups:
         for entries in options.entries:
@@ -104,8 +114,7 @@ def main() -> None:
                     write(folder, ranks, entries, groups)
                     runs = [measure(own_command(folder)) for _ in range(options.repeat)]
                     mine = min(runs, key=lambda cost: cost.cpu)
-                    verdict = json.loads(_whole(own_command(folder)))
-                    assert [s["rank"] for s in verdict["trace"]["suspects"]] == [3]
+                    assert mine.output.startswith("Rank 3: never entered"), mine.output
                     peer = None
                     command = None if options.no_peer else peer_command(folder)
                     guess = last[1] * (ranks / last[0]) ** 1.3 if last else 0.0
@@ -115,17 +124,22 @@ def main() -> None:
                 net = max(mine.cpu - base, 1e-3)
                 ours.setdefault(("ranks", groups, entries), []).append((ranks, net))
                 ours.setdefault(("entries", groups, ranks), []).append((entries, net))
-                theirs = f"{peer.cpu:12.2f} {peer.peak:8.2f} | {peer.cpu / mine.cpu:6.1f}" if peer else f"{'-':>12} {'-':>8} | {'-':>6}"  # fmt: skip
-                print(f"{ranks:6} {entries:8} {groups:7} | {mine.cpu:9.2f} {mine.peak:8.2f} {net / ranks / entries * 1e6:9.2f} | {theirs}", flush=True)  # fmt: skip
+                cells = [f"{n:12}" for n in (ranks, entries, groups)]
+                cells += [f"{mine.cpu:12.2f}", f"{mine.peak:12.2f}"]
+                cells.append(f"{net / ranks / entries * 1e6:12.2f}")
+                if peer is not None:
+                    cells += [
+                        f"{peer.cpu:12.2f}",
+                        f"{peer.peak:12.2f}",
+                        f"{peer.cpu / mine.cpu:12.1f}",
+                    ]
+                print(" ".join(cells), flush=True)
     for (what, groups, fixed), points in ours.items():
         slope = exponent(points)
         if slope is not None:
             other = "entries" if what == "ranks" else "ranks"
-            print(f"growth with {what} ({groups} groups, {fixed} {other}), start-up apart: exponent {slope:.2f}")  # fmt: skip
-
-
-def _whole(command: list[str]) -> bytes:
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+            where = f"{groups} groups, {fixed} {other}, start-up apart"
+            print(f"growth with {what} ({where}): exponent {slope:.2f}")
 
 
 if __name__ == "__main__":

@@ -29,13 +29,11 @@ def membership(ranks: int, groups: int, rank: int) -> list[tuple[str, str, list[
 def dump(ranks: int, entries: int, groups: int, rank: int, odd: int) -> dict[str, Any]:
     """One rank's dump."""
     mine = membership(ranks, groups, rank)
+    source = "/home/user/project/model_{}.py"
     stacks = [
-        [
-            {"name": f"frame_{depth}", "filename": f"/home/user/project/model_{depth}.py", "line": at + depth}
-            for depth in range(8)
-        ]
+        [{"name": f"frame_{n}", "filename": source.format(n), "line": at + n} for n in range(8)]
         for at in range(4)
-    ]  # fmt: skip
+    ]
     types, records = ["Float"], []
     seqs = [0] * len(mine)
     hanging = entries - 1 - (entries - 1) % len(mine)  # the last operation of the default group

@@ -44,13 +44,20 @@ def test_the_verdict_stands_on_top(hung: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert lines[0].startswith("Rank 2: never entered the operation that the others wait in.")
     text = "\n".join(lines)
-    for part in ("Suspects", "Evidence", "Where everyone waits", "The code on both sides", "Healthy"):
+    for part in (
+        "Suspects",
+        "Evidence",
+        "Where everyone waits",
+        "The code on both sides",
+        "Healthy",
+    ):
         assert part in text
     assert "/home/user/train.py" in text
 
 
 def test_neither_torch_nor_numpy_is_imported(hung: Path) -> None:
-    code = CODE.replace("app()", "app(standalone_mode=False); print(sorted({'torch', 'numpy'} & set(sys.modules)))")  # fmt: skip
+    told = "app(standalone_mode=False); print(sorted({'torch', 'numpy'} & set(sys.modules)))"
+    code = CODE.replace("app()", told)
     done = subprocess.run([sys.executable, "-c", code, str(hung)], capture_output=True, check=True)
     assert done.stdout.decode().splitlines()[-1] == "[]"
 

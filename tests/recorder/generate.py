@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 START = 1_700_000_000_000_000_000
@@ -162,7 +162,8 @@ class Run:
         created = START + e.at * 1_000_000
         return {
             "frames": list(_frames(e.op.frame)),
-            "record_id": at, "pg_id": own.index(e.op.group), "process_group": (group.name, group.desc),
+            "record_id": at, "pg_id": own.index(e.op.group),
+            "process_group": (group.name, group.desc),
             "thread_name": "python", "thread_id": "1", "collective_seq_id": e.seq,
             "p2p_seq_id": e.p2p, "op_id": at, "profiling_name": f"{self.backend}:{name}",
             "time_created_ns": created, "input_sizes": [list(e.op.sizes)],
@@ -177,16 +178,12 @@ class Run:
         self, ring: int | dict[int, int] = 2000, only_active: bool = False
     ) -> dict[str, bytes]:
         """All ranks' dumps by file name, as torch names and pickles them."""
-        return {
-            f"comm_lib_trace_rank_{rank}": pickle.dumps(
-                self.dump(rank, ring.get(rank, 2000) if isinstance(ring, dict) else ring, only_active),
-                2,
-            )
-            for rank in self.programs
-        }  # fmt: skip
+        rings = ring if isinstance(ring, dict) else dict.fromkeys(self.programs, ring)
+        dumps = {r: self.dump(r, rings.get(r, 2000), only_active) for r in self.programs}
+        return {f"comm_lib_trace_rank_{r}": pickle.dumps(d, 2) for r, d in dumps.items()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _frames(function: str) -> tuple[dict[str, Any], ...]:
     """A stack; torch shares equal frames among entries."""
     library = "/x/site-packages/torch/distributed/c.py"
@@ -231,7 +228,8 @@ def training(groups: list[Group], steps: int) -> dict[int, list[Op]]:
                 ops.append(Op(tensor, "_all_gather_base", (64,), (64 * size,), frame="forward"))
                 ops.append(Op(tensor, "all_reduce", (128,), frame="forward"))
             if "data" in descs:
-                ops.append(Op(group_of(groups, "data", rank), "all_reduce", (256 + step % 3,), frame="backward"))  # fmt: skip
+                data = group_of(groups, "data", rank)
+                ops.append(Op(data, "all_reduce", (256 + step % 3,), frame="backward"))
             ops.append(Op(0, "all_reduce", (1,), frame="log_loss"))
             ops.append(Op(0, "broadcast", (32,), frame="sync"))
         programs[rank] = ops

@@ -13,9 +13,8 @@ from unstall.recorder.perfetto import write_timeline
 
 def timeline(target: Path, files: dict[str, bytes]) -> list[dict[str, Any]]:
     write_timeline(list(files.items()), target)
-    opened = gzip.open(target) if target.suffix == ".gz" else target.open("rb")
-    with opened as file:
-        return json.load(file)["traceEvents"]
+    data = target.read_bytes()
+    return json.loads(gzip.decompress(data) if target.suffix == ".gz" else data)["traceEvents"]
 
 
 def test_one_process_for_each_rank_and_one_track_for_each_group(tmp_path: Path) -> None:
@@ -26,7 +25,8 @@ def test_one_process_for_each_rank_and_one_track_for_each_group(tmp_path: Path) 
     events = timeline(tmp_path / "t.json.gz", files)
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert sorted(names.values()) == ["rank 0", "rank 1", "rank 2", "rank 3"]
-    tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name" and names[e["pid"]] == "rank 3"}  # fmt: skip
+    labels = [e for e in events if e["name"] == "thread_name"]
+    tracks = {e["args"]["name"] for e in labels if names[e["pid"]] == "rank 3"}
     assert tracks == {"default_pg (0)", "tensor (2)", "data (4)"}
     spans = [e for e in events if e["ph"] == "X"]
     assert len(spans) == sum(len(record) for record in run.record.values())

@@ -103,7 +103,8 @@ def test_lists_shared_to_the_power_of_forty_cost_nothing() -> None:
         nested = (nested, nested)
     other = {**entry, "input_sizes": [[1]], "output_sizes": [[1]], "input_dtypes": nested,
              "output_dtypes": ["Float"], "process_group": nested}  # fmt: skip
-    raw = {"version": sizes, "pg_config": {"0": sizes}, "pg_status": {"0": sizes}, "entries": [entry, other]}  # fmt: skip
+    raw = {"version": sizes, "pg_config": {"0": sizes}, "pg_status": {"0": sizes}}
+    raw["entries"] = [entry, other]
     (dump,) = load([("trace_0", pickle.dumps(raw, 2))]).dumps
     assert (dump.state, dump.entries, dump.odd) == ("ok", 2, 2)
 
@@ -139,7 +140,9 @@ def test_any_bytes_in_no_crash(data: bytes) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_real_dump_with_bytes_changed_or_cut_never_crashes(data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(["gloo/hang__dump_fr_trace_rank0", "gloo/hang__dump_fr_trace_json_rank0", "lock_gil_1st/_dump_8"]))  # fmt: skip
+    names = ("hang__dump_fr_trace_rank0", "hang__dump_fr_trace_json_rank0")
+    files = [*(f"gloo/{name}" for name in names), "lock_gil_1st/_dump_8"]
+    name = data.draw(st.sampled_from(files))
     content = bytearray((DATA / name).read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -148,11 +151,13 @@ def test_a_real_dump_with_bytes_changed_or_cut_never_crashes(data: st.DataObject
         check(load([(name, version), ("other_1", version)]))
 
 
+words = st.text(max_size=5)
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
+TOP = ("version", "pg_config", "pg_status", "comm_lib_version")
 KEYS = (
     "record_id", "pg_id", "process_group", "collective_seq_id", "p2p_seq_id", "seq_id", "is_p2p",
     "profiling_name", "time_created_ns", "time_created_us", "input_sizes", "output_sizes",
@@ -163,9 +168,9 @@ KEYS = (
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.dictionaries(st.sampled_from(KEYS), plain), max_size=4),
-    st.dictionaries(st.sampled_from(["version", "pg_config", "pg_status", "comm_lib_version"]), plain),
+    st.dictionaries(st.sampled_from(TOP), plain),
     st.booleans(),
-)  # fmt: skip
+)
 def test_values_of_any_type_in_any_field_never_crash(
     changes: list[dict[str, Any]], top: dict[str, Any], replace: bool
 ) -> None:

@@ -73,7 +73,14 @@ def test_python_s_own_form_is_left_to_the_unpickler() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\x80\x02}(", b"\x80\x02}(u.", b"\x80\x02cos\nsystem\n.", b"{}", b"\x80\x02}(X\xff\xff\xff\xff"],
+    [
+        b"",
+        b"\x80\x02}(",
+        b"\x80\x02}(u.",
+        b"\x80\x02cos\nsystem\n.",
+        b"{}",
+        b"\x80\x02}(X\xff\xff\xff\xff",
+    ],
 )
 def test_anything_else_is_left_to_the_unpickler(data: bytes) -> None:
     with pytest.raises(UnscannableError):

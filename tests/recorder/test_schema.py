@@ -13,6 +13,7 @@ from tests.recorder.generate import Run, one_group, training
 from unstall.recorder import analyse, load
 from unstall.recorder.records import Dump
 
+STAGES = ("started", "completed")
 VERSIONS = ("2.2", "2.3", "2.4", "2.5", "2.8", "2.9", "json")
 
 
@@ -32,7 +33,7 @@ def as_version(dump: dict[str, Any], torch: str) -> bytes:
                 del entry[key]
         if order < order_of("2.3"):
             entry["time_created_us"] = entry.pop("time_created_ns") // 1000
-            for key in ("record_id", "op_id", "time_discovered_started_ns", "time_discovered_completed_ns"):  # fmt: skip
+            for key in ("record_id", "op_id", *(f"time_discovered_{s}_ns" for s in STAGES)):
                 del entry[key]
     if torch == "2.2":
         return pickle.dumps(entries, 2)

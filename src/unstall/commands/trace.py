@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,7 +116,56 @@ def trace(
 
 
 def _collect(paths: list[str]) -> tuple[list[Any], list[Unreadable], int]:
-    """What of the input is a dump, what could not be opened, and how much else there was."""
+    """What of the input is a dump, what could not be opened, and how much else there was.
+
+    Plain files of plain folders, the usual case, are taken as they are; everything else (patterns,
+    archives, compressed files, standard input, what is missing) is opened as ``diagnose`` does.
+    """
+    from unstall.recorder import looks_like_dump
+
+    sources: list[Any] = []
+    skipped = 0
+    others: list[str] = []
+    for name in _plain_files(paths, others):
+        try:
+            with open(name, "rb") as file:
+                head = file.read(4096)
+        except OSError:
+            others.append(name)
+            continue
+        if looks_like_dump(name, head):
+            sources.append((name, name))
+        elif head.startswith(_PACKED) or name in paths or name.endswith(".tar"):
+            others.append(name)
+        else:
+            skipped += 1
+    if not others:
+        return sources, [], skipped
+    found, unread, more = _open(others)
+    return sources + found, unread, skipped + more
+
+
+# gzip, bzip2, xz, zstandard, zip
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+
+
+def _plain_files(paths: list[str], others: list[str]) -> Iterator[str]:
+    """Files named or in folders named, sorted by folder; anything else goes to ``others``."""
+    for path in paths:
+        if os.path.isfile(path):
+            yield path
+        elif os.path.isdir(path):
+            for folder, folders, files in os.walk(path):
+                folders.sort()
+                for file in sorted(files):
+                    name = os.path.join(folder, file)
+                    if os.path.isfile(name):
+                        yield name
+        else:
+            others.append(path)
+
+
+def _open(paths: list[str]) -> tuple[list[Any], list[Unreadable], int]:
     from unstall.model.facts import Unreadable
     from unstall.reading.sources import open_sources
     from unstall.recorder import looks_like_dump

@@ -1,7 +1,7 @@
 """The short way through a pickle as torch writes it: entries are matched, not unpickled.
 
-torch's C++ pickler writes every entry with the same keys in the same order, and refers to strings it
-wrote before by number. After the first entry the others can be matched by one regular expression
+torch's C++ pickler writes every entry with the same keys in the same order, and refers to strings
+it wrote before by number. After the first entry the others can be matched by one regular expression
 that takes out only what the comparison needs, in less than half the time. Whatever looks different
 is decoded operation by operation; a file that often looks different, or holds anything else than
 plain values, is left to the unpickler (:class:`UnscannableError`). Nothing is executed here.
@@ -85,8 +85,7 @@ class Machine:
             self._close(code)
             return at + 1
         if code == b"X":
-            (length,) = struct.unpack_from("<I", data, at + 1)
-            end = at + 5 + length
+            end: int = at + 5 + struct.unpack_from("<I", data, at + 1)[0]
             if end > len(data):
                 raise UnscannableError
             stack.append(data[at + 5 : end].decode("utf-8", "surrogatepass"))

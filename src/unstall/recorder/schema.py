@@ -19,6 +19,7 @@ import itertools
 import marshal
 from array import array
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -46,6 +47,7 @@ _KEPT_PENDING = 16
 _PENDING_DETAILS = 3
 _MAX_SIGNATURES = 100_000
 _MAX_PARTS = 1024
+_little = partial(int.from_bytes, byteorder="little")
 _NEVER = (b"N", b"K\x00")
 
 
@@ -247,19 +249,18 @@ class _Reader:
             finished[state] or gone == b"\x88" or end not in _NEVER
             for state, gone, end in zip(states, retired, ended, strict=True)
         ]
-        little = itertools.repeat("little")
-        numbers = [value >> 8 for value in map(int.from_bytes, seqs, little)]
+        numbers = [value >> 8 for value in map(_little, seqs)]
         if b"\x88" in exchanges:
-            others = [value >> 8 for value in map(int.from_bytes, p2p_seqs, little)]
+            others = [value >> 8 for value in map(_little, p2p_seqs)]
             numbers = [
                 other if p2p == b"\x88" else mine
                 for p2p, mine, other in zip(exchanges, numbers, others, strict=True)
             ]
-        times = [value >> 16 for value in map(int.from_bytes, created, little)]
+        times = [value >> 16 for value in map(_little, created)]
         if max(times) >= NUMBER_LIMIT:
             raise ValueError
         p2ps = [exchange == b"\x88" for exchange in exchanges]
-        units = zip(numbers, found, dones, itertools.count(number), p2ps, times)  # noqa: B905
+        units = zip(numbers, found, dones, itertools.count(number), p2ps, times)
         if any(kind.special for kind in kinds.values()):
             for log, unit in zip(places, units, strict=True):
                 seq, signature, done, at, p2p, time = unit
