@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.launch.mangled import is_prose, repair
+from unstall.launch.mangled import repair
+from unstall.launch.prose import is_prose
 
 
 def test_a_whole_script_comes_back_unchanged() -> None:
@@ -100,3 +101,19 @@ def test_any_text_keeps_its_number_of_lines(text: str) -> None:
     fixed = repair(text)
     expected = text.replace("\r\n", "\n").replace("\r", " ").count("\n")
     assert fixed.text.count("\n") == expected
+
+
+def test_a_launchers_script_on_a_line_of_its_own_goes_on() -> None:
+    fixed = repair("torchrun\n--nproc_per_node 4\ntrain.py\n--lr 1\npython other.py\n")
+    assert fixed.joined == (0, 1, 2)
+
+
+def test_overrides_on_lines_of_their_own_go_on() -> None:
+    fixed = repair(
+        "python -m verl.trainer.main_ppo\ndata.size=8\n+a.b.c=x\ntrainer.nnodes=2\necho x\n"
+    )
+    assert fixed.joined == (0, 1, 2)
+
+
+def test_a_script_that_is_run_by_itself_stays_a_command() -> None:
+    assert repair("cd /x\ntrain.py --lr 1\nA=1\n").joined == ()
