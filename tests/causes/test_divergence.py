@@ -109,6 +109,26 @@ def test_two_reports_of_one_mismatch_are_one_divergence() -> None:
     assert {side.numel for side in both[0].sides} == {1, 25}
 
 
+def test_operations_that_meet_with_unlike_counts_are_one_divergence() -> None:
+    one = found(mismatch((1, "ALLGATHER", "[1]", 101), (7, "REDUCE", "", 0), 1))
+    assert [(divergence.seq, divergence.all_ranks) for divergence in one] == [(101, (1, 7))]
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "expected"),
+    [
+        ("[195812480]", "[51123456]", True),
+        # parameters and gradients travel in flat buffers: this is a tensor of the program
+        ("[359, 1, 1435, 16]", "[359, 1, 1436, 16]", False),
+    ],
+)
+def test_flat_buffers_are_of_the_model(mine: str, other: str, expected: bool) -> None:
+    op = "_ALLGATHER_BASE"
+    assert [fits(one) for one in found(mismatch((0, op, mine, 4), (1, op, other, 4), 1))] == [
+        expected
+    ]
+
+
 def test_a_desync_report_s_states_diverge() -> None:
     report = DesyncReport(
         place=place(4),

@@ -18,7 +18,7 @@ from unstall.causes.base import (
     origin_of,
     ranks_text,
 )
-from unstall.causes.divergence import GATHERS, Divergence, Side, divergences
+from unstall.causes.divergence import GATHERS, Divergence, Side, divergences, is_flat
 from unstall.causes.reasons import (
     began,
     began_evidence,
@@ -60,6 +60,8 @@ def fits(divergence: Divergence) -> bool:
         return False
     sides = divergence.sides
     if any(side.doing is not None and side.doing.kind in CONDITIONAL for side in sides):
+        return False
+    if not all(is_flat(side.shape) for side in sides):
         return False
     ops = {side.op for side in sides}
     if any(side.small for side in sides):

@@ -188,18 +188,20 @@ def _mismatches(job: Job) -> Iterable[Divergence]:
         if not {"op", "shape", "size"} & set(fact.aspects):
             continue
         program = program or job.owner(fact)
-        for index, (rank, op, shape, seq) in enumerate((fact.mine, fact.other)):
+        numbers = [side[3] for side in (fact.mine, fact.other) if side[3] is not None]
+        number = max(numbers) if numbers else None  # they meet though their counts differ
+        for index, (rank, op, shape, _) in enumerate((fact.mine, fact.other)):
             if op is None and shape is None:
                 continue
             if op is None:
                 told = "gloo"
             key = (op or "collective", shape)
             if rank is not None:
-                ranks[(seq, *key)].add(rank)
+                ranks[(number, *key)].add(rank)
             doing = _raised(job, fact) if index == 0 else None
-            known = by_seq[seq].get(key)
+            known = by_seq[number].get(key)
             if known is None or (known.doing is None and doing is not None):
-                by_seq[seq][key] = Side((), key[0], elements(shape), fact, shape, doing)
+                by_seq[number][key] = Side((), key[0], elements(shape), fact, shape, doing)
     for seq, sides in by_seq.items():
         if len(sides) < 2:
             continue
@@ -226,6 +228,11 @@ def _raised(job: Job, fact: CollectiveMismatch) -> Activity | None:
     if best is None or fact.place.line - best.place.line > 400:
         return None
     return activity_of_exception(best)
+
+
+def is_flat(shape: str | None) -> bool:
+    """Whether a shape is of one dimension, as buffers of gradients and parameters are."""
+    return shape is None or not any("," in listed for listed in _DIMENSIONS.findall(shape[:2000]))
 
 
 _DIMENSIONS = re.compile(r"\[([\d, ]{0,200})\]", re.ASCII)

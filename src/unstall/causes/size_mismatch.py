@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from unstall.causes.activity import standing
@@ -26,6 +27,7 @@ from unstall.causes.reasons import (
     no_network_trouble,
 )
 from unstall.job import Job
+from unstall.model.facts import NcclWarning
 from unstall.model.findings import Collective, Evidence, Exonerated, Finding, Fix
 from unstall.model.text import say
 
@@ -44,6 +46,55 @@ def examine(job: Job) -> Iterable[Finding]:
             continue
         yield _claim(job, divergence)
         return
+    warned = next((w for w in job.all(NcclWarning) if _TRUNCATED.search(w.message)), None)
+    if warned is not None:
+        yield _warned(job, warned)
+
+
+#: NCCL's transports meet a message of another length: net_socket.cc ("message truncated"),
+#: net_ib.cc ("collective mismatch error").
+_TRUNCATED = re.compile(
+    r"[Mm]essage truncated|collective mismatch error|mismatch in collective sizes"
+)
+
+
+def _warned(job: Job, warned: NcclWarning) -> Finding:
+    """NCCL's transport received another length than it expected; settings can do that too."""
+    program = job.owner(warned)
+    rank = warned.speaker.rank
+    return Finding(
+        cause="size-mismatch",
+        summary=say(
+            "NCCL received a message of another length than it expected: the ranks passed tensors "
+            "of different sizes, or run NCCL with different settings."
+        ),
+        support=(
+            evidence(
+                say("NCCL itself compares lengths there: {quote}", quote=warned.message[:200]),
+                STRONG + FAIR,
+                warned,
+                source="NCCL 2.7 to 2.27, src/transport/net_socket.cc and net_ib.cc",
+            ),
+        ),
+        fixes=(
+            *_fixes(),
+            Fix(
+                say(
+                    "see that NCCL_PROTO, NCCL_ALGO, NCCL_BUFFSIZE and the NCCL version are the "
+                    "same on all ranks"
+                )
+            ),
+        ),
+        next_step=say(
+            "print the tensor's shape on every rank before that call; "
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL compares them and names the Python line"
+        ),
+        origin=origin_of(program, () if rank is None else (rank,)),
+        started_at=job.chronology.with_year(warned.moment),
+        excerpts=(excerpt(warned, "origin"),),
+        # other settings of NCCL on one rank look the same
+        ceiling=0.8,
+    )
 
 
 def _own_tensor(divergence: Divergence) -> bool:
