@@ -148,7 +148,8 @@ def rank(findings: Iterable[Finding]) -> list[Ranked]:
 
     Claims compete: each one's share of the odds, with :data:`UNKNOWN` as the share of all that is
     not in the vocabulary or not in the input, is its confidence, up to the claim's own ceiling.
-    Of several claims of one cause the strongest stands.
+    Of several claims of one cause the strongest stands. Without any sign of a failure (no claim of
+    ``unknown``) a claim that is weaker than doubt is dropped.
     """
     strongest: dict[str, Finding] = {}
     for finding in findings:
@@ -165,7 +166,9 @@ def rank(findings: Iterable[Finding]) -> list[Ranked]:
     ranked = [one for one in ranked if one.confidence >= SHOWN]
     ranked.sort(key=lambda one: (-one.confidence, -score(one.finding), one.finding.cause))
     left = round(math.exp(UNKNOWN) / whole, 3)
-    if unknown is not None and (not ranked or left > ranked[0].confidence):
+    if not ranked or left > ranked[0].confidence:
+        if unknown is None:
+            return []  # nothing failed, and what was suspected all the same is less than likely
         ranked.insert(0, Ranked(unknown, left))
     return ranked
 

@@ -56,8 +56,8 @@ _CUDA = {
 def examine(job: Job) -> Iterable[Finding]:
     """One claim for the first library that does not fit."""
     found = [item for item in _signs(job) if went_on(job, item[0]) is None]
-    if not found:
-        return
+    if all(isinstance(fact, WarningLine) and kind == "packages" for fact, _, _, kind in found):
+        return  # nothing at all, or an installer's notice, which stops nothing
     fact, text, weight, kind = min(found, key=lambda item: (-item[2], item[0].place))
     support: list[Evidence] = [evidence(text, weight, fact)]
     for other, words, _, sort in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from unstall.causes.base import (
     FAIR,
@@ -64,7 +64,9 @@ def examine(job: Job) -> Iterable[Finding]:
     system = [
         e
         for e in job.all(NcclError)
-        if e.last_error and ("ibv_" in e.last_error or "NET/IB" in e.last_error)
+        if e.last_error
+        and ("ibv_" in e.last_error or "NET/IB" in e.last_error)
+        and "Cannot allocate memory" not in e.last_error
     ]
     if failing or system:
         yield from _of_fabric(job, failing, system)
@@ -76,6 +78,8 @@ def examine(job: Job) -> Iterable[Finding]:
 
 def _failing(warning: NcclWarning) -> bool:
     words = warning.message
+    if "Cannot allocate memory" in words:
+        return False  # a limit on locked memory, not the fabric
     return "status" in warning.values or bool(
         re.search(r"fail|error|Got async event|timed out|No such device", words)
     )
@@ -143,7 +147,16 @@ def _of_fabric(
         )
     before = worked_before(job, first)
     at_once = before is None
-    if at_once:
+    told = not at_once or both or any(True for _ in _start(job))
+    if at_once and not told:
+        support.append(
+            evidence(
+                say("whether it had worked before is not in the input"),
+                0.0,
+                first,
+            )
+        )
+    elif at_once:
         complete = [i for i in job.all(NcclInit) if i.stage == "complete"]
         support.append(
             evidence(
@@ -195,6 +208,8 @@ def _of_fabric(
             )
         )
     against = _deaths(job, first)
+    if not against and not both and not at_once:
+        against.extend(_peer_ended(job, first))
     if not against and not both:
         support.append(
             evidence(
@@ -212,6 +227,8 @@ def _of_fabric(
             )
             if ethernet
             else say("The InfiniBand transport between the nodes fails from the start.")
+            if told
+            else say("The InfiniBand or RoCE transport between nodes failed.")
         )
     else:
         summary = say("The InfiniBand or RoCE link between nodes failed after it had worked.")
@@ -224,7 +241,14 @@ def _of_fabric(
         _fabric_fixes(job, ethernet=ethernet, at_once=at_once, gid=True),
         exonerated,
         ranks=_ranks_if_one_host(job, warnings) if not at_once and not both else (),
+        ceiling=0.9 if told else 0.8,
     )
+
+
+def _start(job: Job) -> Iterator[Fact]:
+    """Lines of a communicator's start: with them, what failed at once can be seen."""
+    yield from job.all(NcclInit)
+    yield from job.all(NcclTransport)
 
 
 def _of_sockets(job: Job, warnings: Sequence[NcclWarning]) -> Iterable[Finding]:
@@ -321,6 +345,26 @@ def _deaths(job: Job, first: Fact) -> list[Evidence]:
     return found
 
 
+def _peer_ended(job: Job, first: Fact) -> list[Evidence]:
+    """Another process that ended by a signal: its peers' links then fail in the very same way."""
+    rank = first.speaker.rank
+    for end in job.all(ProcessEnd):
+        other = end.rank if end.rank is not None else end.local_rank
+        if end.exit_code in (-6, -7, -9, -11) and rank is not None and other not in (None, rank):
+            return [
+                evidence(
+                    say(
+                        "another process ended by a signal ({quote}); a peer that died looks like "
+                        "this from the other side",
+                        quote=end.quote[:100],
+                    ),
+                    STRONG,
+                    end,
+                )
+            ]
+    return []
+
+
 def _ranks_if_one_host(job: Job, warnings: Sequence[NcclWarning]) -> tuple[int, ...]:
     ranks = {rank for w in warnings if (rank := rank_behind(job, w)) is not None}
     return tuple(sorted(ranks)) if len(ranks) == 1 else ()
@@ -345,6 +389,7 @@ def _finding(
     exonerated: Sequence[Exonerated],
     *,
     ranks: tuple[int, ...],
+    ceiling: float = 0.9,
 ) -> Finding:
     program = job.owner(first) or job.trainer
     waiting = sorted(
@@ -373,7 +418,7 @@ def _finding(
         exonerated=tuple(exonerated),
         excerpts=(excerpt(first, "origin"),),
         # what is wrong with the path cannot be seen from its ends
-        ceiling=0.9,
+        ceiling=ceiling,
     )
 
 

@@ -25,7 +25,7 @@ from unstall.causes.reasons import (
     worked_before,
 )
 from unstall.job import Job
-from unstall.model.facts import Fact, PythonException, StoreFailure
+from unstall.model.facts import Fact, ProcessEnd, PythonException, StoreFailure
 from unstall.model.findings import Change, Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Judgement, Program
 from unstall.model.text import Text, say
@@ -150,7 +150,8 @@ def _of_store(job: Job, failure: StoreFailure) -> Iterable[tuple[Fact, Text, flo
                 "the name of the rendezvous host, {host}, could not be resolved to an address",
                 host=shown,
             ),
-            STRONG + FAIR + WEAK,
+            # such look-ups are tried again; only a failure that follows shows that none succeeded
+            STRONG + FAIR + WEAK if _gave_up(job, failure) else FAIR + WEAK,
             "resolve",
         )
     elif failure.kind == "bind" and failure.errno == 99:
@@ -198,6 +199,14 @@ def _of_store(job: Job, failure: StoreFailure) -> Iterable[tuple[Fact, Text, flo
                 FAIR,
                 "connect",
             )
+
+
+def _gave_up(job: Job, failure: StoreFailure) -> bool:
+    """Whether the process or its launcher ended after a look-up that failed."""
+    ends = [end for end in job.all(ProcessEnd) if end.exit_code not in (0, None)]
+    given_up = [f for f in job.all(StoreFailure) if f.kind != "resolve" and f.timeout_ms]
+    later: list[Fact] = [*job.all(PythonException), *ends, *given_up]
+    return any(job.chronology.before(failure, one) is not False for one in later)
 
 
 def _of_exception(one: PythonException) -> Iterable[tuple[Fact, Text, float, str]]:
