@@ -100,6 +100,7 @@ def _stalled(job: Job, exchanging: list[Blocked]) -> Finding:
         *died_before(job, first),
         *network_before(job, first.stall.first),
         *_late(job, exchanging, ranks),
+        *_too_few(first, ranks, stages),
     ]
     return Finding(
         cause="pipeline-order",
@@ -215,6 +216,23 @@ def _late(job: Job, exchanging: list[Blocked], ranks: tuple[int, ...]) -> list[E
             )
         ]
     return []
+
+
+def _too_few(first: Blocked, ranks: tuple[int, ...], stages: int | None) -> list[Evidence]:
+    """Fewer ranks wait than there are stages: a circle needs them all."""
+    if stages is None or stages < 3 or len(ranks) >= stages:
+        return []
+    return [
+        evidence(
+            say(
+                "only {count} of {stages} stages wait: another one may be late or gone",
+                count=len(ranks),
+                stages=stages,
+            ),
+            FAIR,
+            first.stall.first,
+        )
+    ]
 
 
 def _from_stacks(job: Job, seen: Standing) -> Finding | None:
