@@ -53,6 +53,10 @@ class Lab:
         """Whether that change is on."""
         return name in self.settings.changes
 
+    def timeouts(self, count: float) -> float:
+        """So many of the group's time-outs, in seconds: stretched with them on a busy machine."""
+        return self.settings.timeout * count
+
     def size(self, name: str) -> float:
         """A number of the scenario."""
         return self.settings.sizes[name]

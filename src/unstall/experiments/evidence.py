@@ -48,19 +48,19 @@ def stacks(pids: Sequence[int], target: Path, seconds: float = 20.0) -> bool:
     return bool(parts)
 
 
-def dumps(folder: Path, target: Path, seconds: float = 5.0) -> dict[str, int]:
-    """Ask every process for its recorder dump and collect what comes; dumps by program.
+Asked = list[tuple[str, str]]
 
-    A process that does not answer (stopped, dead) has no dump: that is evidence too.
+
+def ask_for_dumps(folder: Path) -> Asked:
+    """Ask every process for its recorder dump; who was asked, as program and rank.
 
     Args:
-        folder: of the run, with the pipes.
-        target: folder of the evidence; a program's dumps go into a folder of its name.
-        seconds: how long to wait for the slowest.
+        folder: of the run, with the processes' pipes.
     """
-    asked: list[tuple[str, str]] = []
+    asked: Asked = []
     for pipe in sorted(folder.glob("pipe.*")):
         _, program, rank = pipe.name.rsplit(".", 2)
+        (folder / f"dump.{program}.{rank}").unlink(missing_ok=True)
         try:
             descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -74,8 +74,22 @@ def dumps(folder: Path, target: Path, seconds: float = 5.0) -> dict[str, int]:
             pass
         finally:
             os.close(descriptor)
+    return asked
+
+
+def collect_dumps(folder: Path, asked: Asked, target: Path, seconds: float) -> dict[str, int]:
+    """Collect the dumps that come; their number by program.
+
+    A process that does not answer (stopped, dead) has no dump: that is evidence too.
+
+    Args:
+        folder: of the run.
+        asked: by :func:`ask_for_dumps`.
+        target: folder of the evidence; a program's dumps go into a folder of its name.
+        seconds: how long to wait for the slowest.
+    """
     end = time.monotonic() + seconds
-    waiting = list(asked)
+    waiting = asked
     while waiting and time.monotonic() < end:
         waiting = [one for one in waiting if not (folder / f"dump.{one[0]}.{one[1]}").exists()]
         if waiting:

@@ -122,6 +122,8 @@ class _Running:
         self.has_stacks = False
         self.has_dumps: dict[str, int] = {}
         self.names: dict[int, str] = {}
+        self.gathered = False
+        self.known: tuple[int, int] | None = None
 
     # --- start ------------------------------------------------------------------------------
 
@@ -176,8 +178,8 @@ class _Running:
         if outcome == "finished":
             self._follow(last=True)
             return outcome
-        self.tell("gather", self.watcher.step)
-        self._gather()
+        if not self.gathered:
+            self._gather()
         if outcome == "hung":
             self._linger()
         self._follow(last=True)
@@ -187,9 +189,14 @@ class _Running:
         failed_at: float | None = None
         limit = self.scenario.limit * self.scale
         stall = self.scenario.stall * self.scale
+        early = self.scenario.gather * self.scale
         last = self.watcher.step
         while True:
             moved = self._follow()
+            if moved:
+                self.gathered = False
+            elif early and not self.gathered and self.watcher.idle > early:
+                self._gather()
             if self.watcher.step != last:
                 last = self.watcher.step
                 self.tell("step", last)
@@ -226,13 +233,23 @@ class _Running:
                 process.code = ended.get(process.pid)
 
     def _gather(self) -> None:
-        """Recorder dumps first: they are quick and show the state undisturbed."""
-        place = self.folder / "evidence"
-        self.has_dumps = evidence.dumps(self.private, place, 5.0 * self.scale)
+        """Recorder dumps and stacks of what is alive.
+
+        What was gathered at the same step with more processes alive is kept: it shows more.
+        """
         assert self.nurse.pid is not None  # noqa: S101 - it started the processes
         alive = tree.below(self.nurse.pid)
         self.seen.update(alive)
+        self.gathered = True
+        known = (self.watcher.step, len(alive))
+        if self.known is not None and self.known[0] == known[0] and self.known[1] > known[1]:
+            return
+        self.known = known
+        self.tell("gather", self.watcher.step)
+        place = self.folder / "evidence"
+        asked = evidence.ask_for_dumps(self.private)
         self.has_stacks = evidence.stacks(alive, place / "stacks.txt")
+        self.has_dumps = evidence.collect_dumps(self.private, asked, place, 1.0 * self.scale)
 
     def _linger(self) -> None:
         """Let the group's time-out pass, so that the logs hold what users see of it."""

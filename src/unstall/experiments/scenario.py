@@ -126,6 +126,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         long_steps: steps of a run that is to show that it goes on and on (``--long``).
         by: number of steps within which the fault is expected to show.
         stall: seconds without progress that count as a hang.
+        gather: seconds without progress after which evidence is gathered, where that is to be
+            before the outcome is clear; 0 means at the outcome.
         timeout: the process groups' time-out in seconds (PyTorch's default is 600 or 1800).
         limit: seconds after which a run that still makes progress is given up.
         progress: pattern of a progress line; its group ``step`` is the step where it has one.
@@ -151,6 +153,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     long_steps: int = 400
     by: int = 40
     stall: float = 4.0
+    gather: float = 0.0
     timeout: float = 8.0
     limit: float = 180.0
     progress: str = r"'global_step/max_steps': '(?P<step>\d+)/"

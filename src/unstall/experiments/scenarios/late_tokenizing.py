@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 from unstall.experiments.child import Lab, say_line
 from unstall.experiments.scenario import Apart, Change, Scenario, Waits
 from unstall.experiments.scenarios._training import loop
+from unstall.experiments.scenarios._work import work
 from unstall.model.text import say
 
 SCENARIO = Scenario(
@@ -22,53 +22,54 @@ SCENARIO = Scenario(
     module="late_tokenizing",
     changes=(
         Change("longer-timeout", say("a time-out of the process group that covers the work")),
-        Change("tokenize-beforehand", say("tokenize before the job, in a process of its own")),
+        Change("tokenize-beforehand", say("tokenize before the job, not in it")),
         Change("share-the-work", say("every rank tokenizes its own part")),
     ),
     fingerprint=(
-        Waits("rank 1", "barrier"),
-        Waits("rank 0", "tokenize_function"),
-        Apart("default_pg", (), "barrier"),
+        Waits("trainer rank 1", "barrier"),
+        Waits("trainer rank 0", "tokenize_function"),
+        Apart("default_pg", ((0, 0), (1, 0)), "barrier"),
     ),
+    expect="failure",
     steps=6,
     by=0,
-    sizes={"seconds": 14.0},
-    size_texts={"seconds": say("how long tokenizing takes, in seconds")},
+    gather=2.0,
+    stall=40.0,
+    timeout=6.0,
+    sizes={"times": 1.6},
+    size_texts={"times": say("how long the work takes, in time-outs of the group")},
 )
+TOTAL = 200_000
 
 
 def tokenize_function(text: str) -> list[int]:
-    """Byte-level pieces of a text."""
-    return [len(piece) for piece in re.findall(r"\w+|[^\w\s]", text * 40)]
+    """Lengths of a text's words and signs."""
+    return [len(piece) for piece in re.findall(r"\w+|[^\w\s]", text)]
 
 
-def prepare_dataset(lab: Lab, share: float) -> int:
+def prepare_dataset(seconds: float) -> None:
     """Tokenize for as long as the data set takes; prints what Hugging Face's ``map`` prints."""
-    total, begun, done = 200_000, time.monotonic(), 0
-    seconds = lab.size("seconds") * share * (lab.settings.timeout / SCENARIO.timeout)
     text = Path(__file__).read_text(encoding="utf-8")
-    say_line(f"Running tokenizer on dataset (num_proc=1):   0%|          | 0/{total}")
-    while (spent := time.monotonic() - begun) < seconds:
-        tokenize_function(text)
-        done = int(total * spent / seconds)
-    rate = total / max(seconds, 1e-3)
+    label = "Running tokenizer on dataset (num_proc=1)"
+    say_line(f"{label}:   0%|          | 0/{TOTAL} [00:00<?, ? examples/s]")
+    work(seconds, lambda _number: tokenize_function(text))
+    rate = TOTAL / max(seconds, 1e-3)
     say_line(
-        f"Running tokenizer on dataset (num_proc=1): 100%|██████████| {total}/{total} "
-        f"[00:{int(seconds):02d}<00:00, {rate:.2f} examples/s]"
+        f"{label}: 100%|██████████| {TOTAL}/{TOTAL} [00:{int(seconds):02d}<00:00, "
+        f"{rate:.2f} examples/s]"
     )
-    return done
 
 
 def main(lab: Lab) -> None:
     """Prepare the data, rank 0 first, then train."""
     lab.torch()
-    timeout = lab.settings.timeout * (10 if lab.changed("longer-timeout") else 1)
-    dist = lab.join(timeout)
-    say_line(f"rank: {lab.rank}, world_size: {lab.world}")
+    dist = lab.join(lab.timeouts(10 if lab.changed("longer-timeout") else 1))
+    say_line(f"rank: {lab.rank}, local_rank: {lab.rank}, world_size: {lab.world}")
+    seconds = lab.timeouts(lab.size("times"))
     if lab.settings.fault and not lab.changed("tokenize-beforehand"):
         if lab.changed("share-the-work"):
-            prepare_dataset(lab, 0.25 / lab.world)
+            prepare_dataset(seconds / 4 / lab.world)
         elif lab.rank == 0:
-            prepare_dataset(lab, 1.0)
+            prepare_dataset(seconds)
     dist.barrier()
     loop(lab, lambda _step: None)

@@ -1,0 +1,77 @@
+"""DDP: the ranks have different numbers of batches."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from unstall.experiments.child import Lab, say_line
+from unstall.experiments.scenario import Change, Scenario, Waits
+from unstall.experiments.scenarios._training import log_step, tiny_model
+from unstall.model.text import say
+
+SCENARIO = Scenario(
+    name="uneven-ddp",
+    causes=("uneven-batches",),
+    title=say("ranks of DDP have different numbers of batches"),
+    about=say(
+        "The data set does not divide evenly: rank 0 gets one batch more. At the end of the epoch "
+        "the others leave the loop and gather the epoch's loss, while rank 0 reduces gradients."
+    ),
+    module="uneven_ddp",
+    changes=(
+        Change("drop-last", say("every rank stops at the shortest length")),
+        Change("join", say("the context manager Join lets ranks that are done shadow the others")),
+    ),
+    fingerprint=(
+        Waits("trainer rank 1", "gather_epoch_loss"),
+        Waits("trainer rank 0", "train_epoch"),
+    ),
+    steps=20,
+    by=20,
+)
+
+
+def gather_epoch_loss(lab: Lab, total: float, count: int) -> float:
+    """The mean loss of the epoch over all ranks."""
+    import torch
+    import torch.distributed as dist
+
+    parts = [torch.zeros(2) for _ in range(lab.world)]
+    dist.all_gather(parts, torch.tensor([total, float(count)]))
+    return sum(float(part[0]) for part in parts) / sum(float(part[1]) for part in parts)
+
+
+def train_epoch(lab: Lab, model: object, optimizer: object, batches: int) -> float:
+    """One epoch over this rank's batches; its total loss."""
+    import torch
+
+    total = 0.0
+    for step in range(1, batches + 1):
+        inputs = torch.randn(8, 16)
+        loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()  # type: ignore[operator]
+        loss.backward()
+        optimizer.step()  # type: ignore[attr-defined]
+        optimizer.zero_grad()  # type: ignore[attr-defined]
+        total += loss.item()
+        log_step(lab, step, loss.item())
+    return total
+
+
+def main(lab: Lab) -> None:
+    """Train two epochs."""
+    torch = lab.torch()
+    dist = lab.join()
+    from torch.distributed.algorithms.join import Join
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(tiny_model(torch))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    more = lab.rank == 0 and lab.settings.fault and not lab.changed("drop-last")
+    batches = lab.settings.steps + int(more)
+    for epoch in range(2):
+        with Join([model]) if lab.changed("join") else nullcontext():
+            total = train_epoch(lab, model, optimizer, batches)
+        mean = gather_epoch_loss(lab, total, batches)
+        if lab.rank == 0:
+            say_line(f"epoch {epoch}: mean loss {mean:.4f}")
+    lab.leave(dist)
