@@ -15,6 +15,7 @@ from unstall.causes.known_bugs import consulted
 from unstall.job import Job, build
 from unstall.job.attempts import attempts
 from unstall.model.facts import (
+    CutTraceback,
     EngineLoad,
     Fact,
     GroupCreated,
@@ -111,6 +112,8 @@ def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -
     benign = harmless(chosen)
     if ranked:
         verdict = "failure"
+    elif chosen.all(CutTraceback):
+        verdict = "inconclusive"
     elif benign or any(chosen.all(kind) for kind in WORK):
         verdict = "benign"  # there is work, or a harmless complaint, and nothing that failed
     else:

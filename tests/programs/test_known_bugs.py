@@ -24,9 +24,8 @@ from unstall.model.facts import (
     WatchdogStuck,
     Work,
 )
+from unstall.model.findings import ProcessGroup
 from unstall.model.plan import Program, Value
-from unstall.model.text import verbatim
-from unstall.programs.groups import Group
 from unstall.programs.identify import Match
 from unstall.programs.known_bugs import KnownBug, Scene, Sign, known_bugs, seen, version_of
 
@@ -36,8 +35,7 @@ DP = Match(
     program="server",
     software="vLLM",
     framework="vllm",
-    group=Group(name="dp", meaning=verbatim("dp"), guid="15", ranks=(0, 1), backend="both",
-                description=None),
+    group=ProcessGroup(name="dp", guid="15", ranks=(0, 1)),
 )  # fmt: skip
 
 

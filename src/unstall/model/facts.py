@@ -491,6 +491,16 @@ class PythonException(Fact, frozen=True, kw_only=True):
     frames_from: str | None = None
 
 
+class CutTraceback(Fact, frozen=True, kw_only=True):
+    """A traceback whose last line, the exception, is not in the input: something failed.
+
+    Attributes:
+        frames: outermost first, as far as they were printed.
+    """
+
+    frames: tuple[Frame, ...] = ()
+
+
 class ProcessEnd(Fact, frozen=True, kw_only=True):
     """A process ended, as a launcher, scheduler or parent reports it.
 

@@ -277,3 +277,16 @@ def test_reading_ends_when_a_speaker_falls_silent():
         list(reader.feed(line))
     assert not reader.wants_more
     assert [fact.message for fact in reader.finish()] == ["x"]
+
+
+def test_a_traceback_whose_end_is_missing(read):
+    text = (
+        "[rank2]: Traceback (most recent call last):\n"
+        '[rank2]:   File "/srv/app/train.py", line 55, in main\n'
+        "[rank2]:     out = model(batch)\n"
+        '[rank2]:   File "/opt/venv/lib/torch/nn/modules/module.py", line 1553, in _call_impl\n'
+    )
+    (fact,) = read(Tracebacks, text)
+    assert type(fact).__name__ == "CutTraceback"
+    assert fact.speaker.rank == 2
+    assert [frame.function for frame in fact.frames] == ["main", "_call_impl"]

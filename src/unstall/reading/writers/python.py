@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from unstall.model.facts import Fact, Frame, PythonException, Speaker
+from unstall.model.facts import CutTraceback, Fact, Frame, PythonException, Speaker
 from unstall.reading.line import Line
 from unstall.reading.writers.lines import Common, common, small_int
 from unstall.reading.writers.traceback_text import (
@@ -154,11 +154,16 @@ class Tracebacks:
         return [*self._tell(who), *self._alone(line, text)]
 
     def finish(self) -> Iterable[Fact]:
-        """Every exception once, in the order of their places."""
+        """Every exception once, in the order of their places; then tracebacks that were cut off."""
+        cut = [
+            CutTraceback(**one.first, frames=(*one.head, *one.tail[-_TAIL:]))
+            for one in self._open.values()
+            if one.final is None and one.head and not one.outers
+        ]
         extra = [fact for who in list(self._open) for fact in self._tell(who)]
         told = sorted(self._told.values(), key=lambda fact: fact.place)
         self._told = {}
-        return [*extra, *told]
+        return [*extra, *told, *cut]
 
     def _header(self, line: Line, text: str) -> list[Fact]:
         who = line.speaker
