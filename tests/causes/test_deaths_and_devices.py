@@ -284,6 +284,29 @@ def raised(line: int, kind: str, message: str, rank: int = 0, **more: object) ->
     return PythonException(**at(line, rank), type=kind, message=message, **more)  # type: ignore[arg-type]
 
 
+def test_an_exception_after_the_ranks_own_time_out_is_its_end() -> None:
+    """Rank 0 waited with rank 1, its communicator was aborted, then its Python code failed."""
+    waits = [
+        CollectiveTimeout(
+            **at(3 + rank, rank),  # type: ignore[arg-type]
+            work=Work("ALLREDUCE", 7, 4, 4, timeout_ms=600_000),
+            ran_ms=600_000,
+            group=GroupTag(0, "0", "default_pg", rank),
+        )
+        for rank in (0, 1)
+    ]
+    assert lead(*waits, raised(9, "RuntimeError", "odd state"))[0] != "python-exception"
+
+
+def test_a_loaders_worker_that_was_killed() -> None:
+    """Its rank only passes it on; with nothing else it is likely for memory, not surely."""
+    end = ProcessEnd(**at(4, 2), exit_code=-9, reporter="dataloader", pid=30)  # type: ignore[arg-type]
+    words = raised(3, "RuntimeError", "DataLoader worker (pid 30) is killed by signal: Killed.", 2)
+    cause_id, sure = lead(words, end)
+    assert cause_id == "host-oom"
+    assert 0.5 < sure < 0.8
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
@@ -398,7 +421,8 @@ def test_any_facts_in_no_crash_and_claims_that_can_be_shown(given: list[Fact]) -
             assert not set(claim.waiting_ranks) & set(claim.origin.ranks if claim.origin else ())
             for language in ("en", "zh"):
                 assert claim.summary.render(language)
-                for item in (*claim.support, *claim.against, *claim.fixes):
-                    assert item.text.render(language)
+                assert all(item.text.render(language) for item in claim.support)
+                assert all(item.text.render(language) for item in claim.against)
+                assert all(item.text.render(language) for item in claim.fixes)
                 assert all(item.why.render(language) for item in claim.exonerated)
             assert all(0 <= one.confidence <= claim.ceiling for one in rank([claim]))

@@ -158,6 +158,8 @@ def aftermath(job: Job, fact: Fact, ranks: Iterable[int] = ()) -> Aftermath:
         support.append(waiting(blocked))
         dead = _missing(blocked, dead, support, against)
         _in_time(job, fact, blocked, dead, support, against)
+    elif dead:
+        against.extend(_waited_first(job, fact, program, dead))
     if not dead:
         dead = _by_exit(job, support)
     peers = _messengers(job, fact, dead, support)
@@ -184,6 +186,25 @@ def _stall_of(job: Job, program: Program | None, dead: Sequence[int]) -> Blocked
             continue
         return blocked
     return None
+
+
+def _waited_first(
+    job: Job, fact: Fact, program: Program | None, dead: Sequence[int]
+) -> list[Evidence]:
+    """That the rank had timed out with the others before: its end is a consequence of that."""
+    for blocked in job.blocked:
+        if None not in (program, blocked.program) and blocked.program is not program:
+            continue
+        mine = next((t for r, t in blocked.stall.waiters.items() if r in dead), None)
+        if mine is not None and job.chronology.before(mine, fact) is True:
+            return [
+                evidence(
+                    say("the same rank had timed out in a collective before: it waited itself"),
+                    STRONG + FAIR,
+                    mine,
+                )
+            ]
+    return []
 
 
 def _missing(

@@ -43,10 +43,10 @@ LAST_COMMAND = "DeepSpeed deepspeed/launcher/launch.py 0.8-0.17: the loop variab
 
 BY = {
     "kernel": say("the kernel's out-of-memory killer"),
-    "cgroup": say("the kernel, because the memory limit of the container (cgroup) was reached"),
-    "slurm": say("Slurm, because the memory limit of the job was reached"),
+    "cgroup": say("the kernel (the memory limit of the container was reached)"),
+    "slurm": say("Slurm (the memory limit of the job was reached)"),
     "ray": say("Ray's memory monitor"),
-    "kubernetes": say("Kubernetes, because the memory limit of the container was reached"),
+    "kubernetes": say("Kubernetes (the memory limit of the container was reached)"),
 }
 
 
@@ -88,7 +88,8 @@ def examine(job: Job) -> Iterable[Finding]:
                 refused[0],
             )
         )
-    support.extend(_filling(job, fact))
+    filling = _filling(job, fact)
+    support.extend(filling)
     support.extend(_offload(job, program))
     if not kills:
         support.extend(_silent(job, fact, bool(ends)))
@@ -101,7 +102,7 @@ def examine(job: Job) -> Iterable[Finding]:
     )
     yield after.finding(
         "host-oom",
-        _summary(kills, ends, ranks),
+        _summary(kills, ends, ranks, any(one.weight > 0 for one in filling)),
         support,
         against,
         fixes=_fixes(program, kills),
@@ -122,8 +123,15 @@ def _ranks(job: Job, kills: list[MemoryKill], ends: list[ProcessEnd]) -> tuple[i
     named = {rank for kill in kills if (rank := rank_of_pid(job, kill.pid)) is not None}
     if named:
         return tuple(sorted(named))
-    told = {end.rank for end in ends if end.rank is not None}
-    return tuple(sorted(told)) if len(told) == 1 else ()
+    told = {_rank(end) for end in ends} - {None}
+    return tuple(rank for rank in told if rank is not None) if len(told) == 1 else ()
+
+
+def _rank(end: ProcessEnd) -> int | None:
+    """Whose end it was; a loader's worker belongs to the rank that reports it."""
+    if end.reporter == "dataloader":
+        return end.speaker.rank
+    return end.rank
 
 
 def _process(kill: MemoryKill) -> Text:
@@ -142,6 +150,12 @@ def _killed(end: ProcessEnd, weight: float) -> Evidence:
             "prints the command that it started last"
         )
         return evidence(text, weight / 2, end, source=LAST_COMMAND)
+    if end.reporter == "dataloader":
+        text = say(
+            "a data loader's worker was killed (SIGKILL): they are the first that the "
+            "out-of-memory killer takes"
+        )
+        return evidence(text, weight, end)
     if end.rank is not None:
         text = say("rank {rank} ended with -9 (SIGKILL) from outside", rank=end.rank)
     else:
@@ -249,7 +263,9 @@ def _silent(job: Job, fact: Fact, killed: bool) -> list[Evidence]:
     return [evidence(say("no traceback and no device error stands before it"), WEAK, fact)]
 
 
-def _summary(kills: list[MemoryKill], ends: list[ProcessEnd], ranks: tuple[int, ...]) -> Text:
+def _summary(
+    kills: list[MemoryKill], ends: list[ProcessEnd], ranks: tuple[int, ...], full: bool
+) -> Text:
     if kills and ranks:
         return say(
             "The host ran out of memory: {by} killed {who}.",
@@ -263,6 +279,11 @@ def _summary(kills: list[MemoryKill], ends: list[ProcessEnd], ranks: tuple[int, 
         )
     if not ends:
         return say("The host's memory ran out: the system refused to give a process more.")
+    if not full:
+        return say(
+            "A process was killed from outside (SIGKILL, exit code -9) without a word of its own: "
+            "the kernel's out-of-memory killer is the usual one to do that."
+        )
     return say(
         "A process was killed from outside (SIGKILL, exit code -9) while the host's memory was "
         "nearly full: most likely by the kernel's out-of-memory killer."

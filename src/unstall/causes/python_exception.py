@@ -107,7 +107,7 @@ def _finding(
                 )
             )
             break
-    if not against:
+    if not against and not after.against:
         support.extend(_first_of_all(job, first))
     support.extend(_ended(job, after))
     at_exit = [f for f in job.all(PythonException) if f.frames_from == "ignored"]

@@ -36,7 +36,8 @@ MESSENGERS = re.compile(
     r"|Connection was likely closed|Timed out waiting \d+ ?ms for (recv|send)"
     r"|wait timeout after|Socket Timeout|Engine core (initialization failed|proc)"
     r"|Background loop has errored|died unexpectedly|ConnectionResetError|ServerDisconnected"
-    r"|RPC server|MQLLMEngine|worker died|scheduler died|DataLoader worker .* exited|CancelledError"
+    r"|RPC server|MQLLMEngine|worker died|scheduler died|CancelledError"
+    r"|DataLoader worker .{0,80}(exited|is killed)"
 )
 
 #: Exceptions of which a more exact fact stands beside them: the device's and NCCL's errors.
