@@ -9,7 +9,10 @@ Nothing here imports torch, and nothing in a dump is executed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from unstall.model.findings import Finding
+from unstall.model.plan import Program
 from unstall.model.text import say
 from unstall.recorder.collection import sort_into_incidents
 from unstall.recorder.load import Dumps, load, looks_like_dump
@@ -43,8 +46,13 @@ def analyse(dumps: Dumps) -> RecorderVerdict:
     return msgspec.structs.replace(first, notes=(*notes, *first.notes), others=tuple(verdicts[1:]))
 
 
-def findings(verdict: RecorderVerdict) -> list[Finding]:
-    """Claims about causes for the diagnosis, strongest first; empty where nobody is suspected."""
+def findings(verdict: RecorderVerdict, programs: Sequence[Program] = ()) -> list[Finding]:
+    """Claims about causes for the diagnosis, strongest first; empty where nobody is suspected.
+
+    Args:
+        verdict: what :func:`analyse` returned.
+        programs: programs known from logs and scripts; the claims name the one that fits.
+    """
     from unstall.recorder.claims import findings as make
 
-    return make(verdict)
+    return make(verdict, programs)

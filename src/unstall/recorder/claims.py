@@ -7,10 +7,12 @@ frames speak for it; otherwise the finding is ``unknown`` with the step that wou
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from unstall.model.facts import Moment
 from unstall.model.findings import Collective, Evidence, Exonerated, Finding, Fix, Origin
+from unstall.model.plan import Program
 from unstall.model.text import Text, say
 from unstall.recorder.result import RecorderVerdict, Sighting, Suspect, reason
 
@@ -20,10 +22,15 @@ _EVEN = re.compile(r"all_gather|allgather|reduce_scatter", re.IGNORECASE)
 _DISAGREE = ("other-operation", "other-size", "other-type", "order-deadlock", "alone")
 
 
-def findings(verdict: RecorderVerdict) -> list[Finding]:
+def findings(verdict: RecorderVerdict, programs: Sequence[Program] = ()) -> list[Finding]:
     """Claims about causes that the dumps support, strongest first; empty for a healthy run.
 
     Every piece of evidence stands at a dump and an entry, counted from 1.
+
+    Args:
+        verdict: what :func:`unstall.recorder.analyse` returned.
+        programs: programs known from logs and scripts. A dump names no program; the one that has
+            as many processes as the dumps have ranks is taken, or the only one there is.
     """
     if not verdict.suspects:
         return []
@@ -35,7 +42,18 @@ def findings(verdict: RecorderVerdict) -> list[Finding]:
         if support
     ]
     claims.sort(key=lambda claim: -claim[1])
-    return [_finding(verdict, suspects, *claim) for claim in claims]
+    owner = _owner(verdict, programs)
+    return [_finding(verdict, owner, suspects, *claim) for claim in claims]
+
+
+def _owner(verdict: RecorderVerdict, programs: Sequence[Program]) -> Program | None:
+    """The program that left the dumps, where that can be told."""
+    world = len(set(verdict.ranks) | set(verdict.missing))
+    same = [program for program in programs if program.processes == world]
+    if len(same) == 1:
+        return same[0]
+    possible = [program for program in programs if program.processes is None]
+    return possible[0] if len(programs) == len(possible) == 1 else None
 
 
 _Claim = tuple[str, float, tuple[Evidence, ...], tuple[Fix, ...]]
@@ -151,6 +169,7 @@ def _note(text: Text, sight: Sighting, weight: float) -> Evidence:
 
 def _finding(
     verdict: RecorderVerdict,
+    owner: Program | None,
     suspects: list[Suspect],
     cause: str,
     weight: float,
@@ -181,8 +200,9 @@ def _finding(
         fixes=fixes,
         next_step=verdict.next_step,
         origin=Origin(
-            "unknown",
-            "trainer",
+            owner.label if owner else "unknown",
+            owner.role if owner else "trainer",
+            owner.software if owner else None,
             ranks=tuple(s.rank for s in suspects),
             process_group=group,
         ),
