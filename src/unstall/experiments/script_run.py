@@ -1,0 +1,196 @@
+"""One run of a user's own launch script on the user's own devices."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+
+from unstall.experiments import evidence, tree
+from unstall.experiments.logs import Log
+from unstall.experiments.outcome import End, Run
+from unstall.experiments.runner import PAUSE, Tell
+
+_STEPS = re.compile(
+    r"'global_step/max_steps': '(\d{1,9})/|\b(?:global_)?step[ :=']{1,4}(\d{1,9})\b"
+    r"|\biteration\s{1,12}(\d{1,9})/",
+    re.ASCII,
+)
+_BAR = re.compile(r"(?<!\d)(\d{1,9})/(\d{1,9}) \[", re.ASCII)
+
+
+class Until(msgspec.Struct, frozen=True):
+    """When a run counts as finished besides its own end: at most one of these."""
+
+    step: int | None = None
+    seconds: float | None = None
+    pattern: str | None = None
+
+
+class Steps:
+    """The training step that a log shows, and when it last moved.
+
+    Metrics lines tell it; without them the progress bar with the most steps in all does. While
+    neither was seen, every new line counts as progress.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.since = time.monotonic()
+        self._told = False
+        self._total = 0
+
+    def look(self, lines: list[str]) -> None:
+        """Take new lines in."""
+        before, known = self.step, self._told or self._total
+        for line in lines:
+            text = line[-4000:]
+            if (found := _STEPS.search(text)) is not None:
+                if not self._told:
+                    self._told, self.step = True, 0
+                self.step = max(self.step, int(found[found.lastindex or 1]))
+            elif not self._told:
+                for done, total in _BAR.findall(text):
+                    if int(total) > self._total:
+                        self._total, self.step = int(total), int(done)
+                    elif int(total) == self._total:
+                        self.step = max(self.step, int(done))
+        if self.step != before or (lines and not known):
+            self.since = time.monotonic()
+
+    @property
+    def idle(self) -> float:
+        """Seconds without progress."""
+        return time.monotonic() - self.since
+
+
+def run_script(
+    script: Path,
+    folder: Path,
+    *,
+    name: str,
+    until: Until,
+    stall: float,
+    limit: float,
+    environment: dict[str, str],
+    tell: Tell,
+) -> Run:
+    """Run a script with bash and stop everything it started.
+
+    Args:
+        script: the file to run, in the current folder.
+        folder: gets ``evidence``.
+        name: of the run.
+        until: when it counts as finished before its own end.
+        stall: seconds without progress that count as a hang.
+        limit: seconds after which it is given up.
+        environment: variables that are added, unless they are set already.
+        tell: hears of progress.
+    """
+    place = folder / "evidence"
+    place.mkdir(parents=True, exist_ok=True)
+    raw = folder / "run.raw"
+    tree.adopt_orphans()
+    before = set(tree.below(os.getpid()))
+    segments = tree.segments()
+    begun = time.monotonic()
+    steps = Steps()
+    log = Log(raw, place / "run.log", "")
+    seen: set[int] = set()
+    pattern = re.compile(until.pattern) if until.pattern else None
+    with raw.open("wb") as output:
+        process = subprocess.Popen(
+            ["bash", str(script)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**environment, **os.environ},
+            start_new_session=True,
+        )
+    tree.waited_elsewhere(process.pid)
+    outcome = "slow"
+    has_stacks = False
+    ends: tuple[End, ...] = ()
+    try:
+        last = 0
+        while True:
+            lines = log.follow()
+            steps.look(lines)
+            if steps.step != last:
+                last = steps.step
+                tell("step", last)
+            code = process.poll()
+            spent = time.monotonic() - begun
+            reached = until.step is not None and steps.step >= until.step
+            reached = reached or (until.seconds is not None and spent >= until.seconds)
+            reached = reached or (
+                pattern is not None and any(pattern.search(line[:4096]) for line in lines)
+            )
+            if code is not None:
+                more = log.finish()
+                steps.look(more)
+                said = pattern is not None and any(pattern.search(line[:4096]) for line in more)
+                wanted = until.step is not None and steps.step < until.step
+                missing = (pattern is not None and not (said or reached)) or wanted
+                outcome = "finished" if reached or (code == 0 and not missing) else "failed"
+                ends = (End("script", 0, code),)
+                break
+            if reached:
+                outcome = "finished"
+                break
+            if steps.idle > stall:
+                outcome = "hung"
+                break
+            if spent > limit:
+                break
+            if not lines:
+                time.sleep(PAUSE)
+        seconds = time.monotonic() - begun
+        if outcome in ("hung", "failed", "slow"):
+            tell("gather", steps.step)
+            alive = [pid for pid in tree.below(os.getpid()) if pid not in before]
+            has_stacks = evidence.stacks([p for p in alive if _is_python(p)], place / "stacks.txt")
+        log.finish()
+    finally:
+        seen.update(pid for pid in tree.below(os.getpid()) if pid not in before)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+        _wait_for(process, 3.0)
+        left = tree.kill_below(os.getpid(), before)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        tree.reap()
+        removed = tree.remove_segments(segments, seen)
+    raw.unlink(missing_ok=True)
+    run = Run(
+        name=name,
+        outcome=outcome,
+        step=steps.step,
+        seconds=round(seconds, 2),
+        folder=str(folder),
+        ends=ends,
+        stacks=has_stacks,
+        survivors=tuple(left),
+        segments=tuple(removed),
+    )
+    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
+    return run
+
+
+def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def _is_python(pid: int) -> bool:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return "python" in psutil.Process(pid).exe().rpartition("/")[2].lower()
+    return False

@@ -1,0 +1,306 @@
+"""``unstall confirm --script``: the whole of one call."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from unstall.experiments import script_edit
+from unstall.experiments.folders import new_folder
+from unstall.experiments.nurse import PSUTIL_MISSING, LabError
+from unstall.experiments.outcome import Run
+from unstall.experiments.script_edit import Edits
+from unstall.experiments.script_run import Until, run_script
+from unstall.experiments.telling import Teller
+from unstall.experiments.trials import Comparison, compare
+from unstall.model.plan import Plan
+from unstall.model.text import Text, say, verbatim
+
+_STEPS = re.compile(r"\s*step\s*>=?\s*(\d{1,9})\s*\Z")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asked for; see :func:`unstall.commands.confirm.confirm`."""
+
+    script: Path
+    set: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    until: str | None = None
+    stall: float = 120.0
+    limit: float = 3600.0
+    timeout: float | None = None
+    runs: int | None = None
+    alpha: float = 0.05
+    output: Path | None = None
+    report: tuple[str, ...] = ()
+    until_confirmed: bool = False
+    as_json: bool = False
+    language: str = "en"
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One change to try."""
+
+    label: Text
+    edits: tuple[Edits, ...]
+
+
+def confirm_script(request: Request, out: TextIO) -> int:
+    """Run A and B of a script and report; the exit status.
+
+    Raises:
+        LabError: nothing was run, because the request does not fit.
+    """
+    _require()
+    text, plan = script_edit.plan_of(request.script)
+    candidates = _candidates(request, plan)
+    until = parse_until(request.until)
+    shortened = _shortened(plan, request.timeout)
+    base = script_edit.apply(text, plan, shortened) if shortened else text
+    changed = [script_edit.apply(text, plan, _merged(shortened, one.edits)) for one in candidates]
+    folder = new_folder(request.output, request.script.stem)
+    teller = Teller(request.language, quiet=request.as_json)
+    if shortened:
+        teller.note(
+            say(
+                "time-outs of the process groups: {seconds} s, set by flags in the copies of A and "
+                "of B; your script is not changed",
+                seconds=f"{request.timeout:g}" if request.timeout else "-",
+            )
+        )
+        teller.note(verbatim(script_edit.patch(text, base, request.script.name)))
+    results: list[tuple[Candidate, str, Comparison]] = []
+    for number, (one, changed_text) in enumerate(zip(candidates, changed, strict=True)):
+        difference = script_edit.patch(text, changed_text, request.script.name)
+        teller.note(verbatim(difference))
+        place = folder / f"change-{number + 1}" if len(candidates) > 1 else folder
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "change.patch").write_text(difference, encoding="utf-8")
+        found = _compare(request, one, base, changed_text, until, place, teller)
+        results.append((one, difference, found))
+        if found.answer == "confirmed" or not request.until_confirmed:
+            break
+    _report(request, results, folder, out)
+    return 0 if results[-1][2].answer == "confirmed" else 1
+
+
+def _require() -> None:
+    import importlib.util
+    import shutil
+
+    if importlib.util.find_spec("psutil") is None:
+        raise LabError(PSUTIL_MISSING)
+    if shutil.which("bash") is None:
+        raise LabError(say("bash was not found; scripts are run with it."))
+
+
+def parse_until(text: str | None) -> Until:
+    """``step>=200``, a number of seconds, or a pattern.
+
+    Raises:
+        LabError: the pattern is no regular expression.
+    """
+    if text is None:
+        return Until()
+    if (found := _STEPS.match(text)) is not None:
+        return Until(step=int(found[1]))
+    try:
+        return Until(seconds=float(text))
+    except ValueError:
+        pass
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise LabError(
+            say("“{text}” is no regular expression: {error}", text=text, error=str(error))
+        ) from error
+    return Until(pattern=text)
+
+
+def _candidates(request: Request, plan: Plan) -> list[Candidate]:
+    if not plan.programs:
+        raise LabError(say("{path} launches no program that is known.", path=str(request.script)))
+    edits = script_edit.parse_edits(plan, request.set, request.unset, request.env)
+    if edits:
+        words = " ".join([*request.set, *(f"-{one}" for one in request.unset), *request.env])
+        return [Candidate(verbatim(words), tuple(edits))]
+    if not request.until_confirmed:
+        raise LabError(say("Say what to change: --set, --unset or --env, or --until-confirmed."))
+    from unstall.diagnosis import diagnose
+
+    found = diagnose([*request.report, str(request.script)])
+    candidates = []
+    for ranked in found.causes:
+        for fix in ranked.finding.fixes:
+            own = script_edit.edits_of(plan, fix.change) if fix.change is not None else None
+            if own is not None and (own.set or own.unset or own.env):
+                candidates.append(Candidate(fix.text, (own,)))
+    if not candidates:
+        raise LabError(
+            say(
+                "The diagnosis has no fix that is a change of this script's flags or variables. "
+                "Give it logs with --from, or say what to change with --set."
+            )
+        )
+    return candidates
+
+
+def _shortened(plan: Plan, seconds: float | None) -> list[Edits]:
+    """Edits that give every program whose flag is known a short time-out."""
+    if seconds is None:
+        return []
+    edits = []
+    for program in plan.programs:
+        for timeout in program.timeouts:
+            if timeout.reaches != "process groups" or timeout.name.isupper():
+                continue
+            scale = 1000.0
+            with_value = timeout.value.text
+            if timeout.milliseconds and with_value.replace(".", "", 1).isdigit():
+                scale = timeout.milliseconds / max(float(with_value), 1e-9)
+            value = f"{seconds * 1000 / scale:g}"
+            edits.append(Edits(program.label, {timeout.name: value}))
+    if not edits:
+        raise LabError(
+            say("No program of the script has a flag for the time-out of its process groups.")
+        )
+    return edits
+
+
+def _merged(first: list[Edits], second: tuple[Edits, ...]) -> list[Edits]:
+    """Edits of both; those of ``second`` win."""
+    found = {one.program: one for one in first}
+    for one in second:
+        known = found.get(one.program, Edits(one.program))
+        found[one.program] = Edits(
+            one.program,
+            {**known.set, **one.set},
+            (*known.unset, *one.unset),
+            {**known.env, **one.env},
+        )
+    return list(found.values())
+
+
+@contextmanager
+def _copy(beside: Path, text: str, side: str) -> Iterator[Path]:
+    """A copy beside the script, so that paths relative to it hold; removed afterwards."""
+    path = beside.with_name(f".{beside.stem}.unstall-{side}-{os.getpid()}{beside.suffix}")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabError(
+            say(
+                "A copy cannot be written beside the script: {error}",
+                error=error.strerror or str(error),
+            )
+        ) from error
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _compare(
+    request: Request,
+    candidate: Candidate,
+    text_a: str,
+    text_b: str,
+    until: Until,
+    folder: Path,
+    teller: Teller,
+) -> Comparison:
+    label_a = say("as it is")
+
+    def run(side: str, number: int) -> Run:
+        name = f"{side}{number}"
+        place = folder / name
+        place.mkdir(parents=True)
+        teller.begin(name, label_a if side == "A" else candidate.label)
+        with _copy(request.script, text_a if side == "A" else text_b, side) as path:
+            done = run_script(
+                path,
+                place,
+                name=name,
+                until=until,
+                stall=request.stall,
+                limit=request.limit,
+                environment=recording(place),
+                tell=teller,
+            )
+        if number == 1 and done.outcome == "failed" and done.step == 0 and done.seconds < 5:
+            log = (place / "evidence" / "run.log").read_text(encoding="utf-8", errors="replace")
+            teller.end(done)
+            raise LabError(
+                say(
+                    "The script ended at once with exit code {code}; its last lines:\n{lines}",
+                    code=done.ends[0].code if done.ends else 0,
+                    lines="\n".join(log.splitlines()[-5:]),
+                )
+            )
+        return done
+
+    return compare(
+        run, label_a, candidate.label, count=request.runs, alpha=request.alpha, tell=teller.end
+    )
+
+
+def recording(place: Path) -> dict[str, str]:
+    """Variables that make PyTorch keep and dump its Flight Recorder; they change nothing else."""
+    prefix = str(place / "evidence" / "nccl_trace_rank_")
+    return {
+        "TORCH_FR_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_FR_DUMP_TEMP_FILE": prefix,
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": prefix,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _report(
+    request: Request,
+    results: list[tuple[Candidate, str, Comparison]],
+    folder: Path,
+    out: TextIO,
+) -> None:
+    from unstall.reports import experiment_json, experiment_terminal
+
+    _, difference, found = results[-1]
+    tried = [
+        {"change": one.label.render(request.language), "answer": result.answer}
+        for one, _, result in results
+    ]
+    text = experiment_json.comparison_json(
+        found,
+        request.script.name,
+        request.language,
+        tried=tried,
+        patch=difference,
+        folder=str(folder),
+    )
+    (folder / "result.json").write_text(text, encoding="utf-8")
+    if request.as_json:
+        out.write(text)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, file=out)
+    for number, (_, _, one) in enumerate(results):
+        if number:
+            console.print()
+        experiment_terminal.comparison(one, console, request.language)
+    page = experiment_terminal.Page(console, request.language)
+    page.row(say("evidence"), [str(folder)])
+    if found.answer == "confirmed":
+        console.print()
+        page.line(say("The change that works, as a patch of the launch script:"))
+        out.flush()
+        (out if out is not None else sys.stdout).write(difference)
