@@ -23,6 +23,7 @@ SHARED = frozenset(
         "reasons",
         "scene",
         "servers",
+        "weight_exchange",
     }
 )
 

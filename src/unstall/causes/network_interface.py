@@ -49,6 +49,7 @@ _NONE = re.compile(r"no (?:socket |\w{1,24} )?interface found|neither AF_INET", 
 _REFUSED = re.compile(
     r"refused|timed out|No route to host|timeout|unreachable|failed", re.IGNORECASE
 )
+_MESH = re.compile(r"connectFullMesh failed")
 _PORT = re.compile(r"<(\d{2,5})>|\]:(\d{2,5})")
 
 
@@ -163,6 +164,16 @@ def _signs(job: Job) -> Iterable[_Sign]:
     for lost in job.all(PeerLost):
         if lost.layer == "gloo" and lost.peer is not None:
             yield from _address(job, lost, lost.quote)
+        if lost.layer == "gloo" and _MESH.search(lost.quote) and not worked_before(job, lost):
+            yield (
+                lost,
+                say(
+                    "gloo could not connect its ranks to each other when the group was made: the "
+                    "address that a rank gave of itself is not reached by the others"
+                ),
+                STRONG + WEAK if several_nodes(job) else STRONG,
+                "mesh",
+            )
     for line in job.all(WarningLine):
         if line.topic == "loopback-fallback" and several_nodes(job):
             yield (
@@ -260,6 +271,11 @@ def _summary(kind: str) -> Text:
         return say(
             "A bridge of one machine's containers was taken for the network between the nodes."
         )
+    if kind == "mesh":
+        return say(
+            "Gloo could not connect the ranks to each other at the start: as with an interface or "
+            "a host name that leads nowhere."
+        )
     return say("Connections between the ranks are blocked at the start, as by a firewall.")
 
 
@@ -298,7 +314,7 @@ def _fixes(program: Program | None, kind: str, corrections: Sequence[str]) -> tu
             change,
         )
     )
-    if kind in ("loopback", "bridge"):
+    if kind in ("loopback", "bridge", "mesh"):
         fixes.append(
             Fix(
                 say(

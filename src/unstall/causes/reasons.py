@@ -67,7 +67,7 @@ def waiting(blocked: Blocked) -> Evidence:
             0.0,
             first,
         )
-    if len(ranks) == 1 and not blocked.absent:
+    if len(ranks) == 1 and len(blocked.absent) != 1:
         return evidence(
             say(
                 "{ranks} timed out in {operation}; what the other ranks did is not in the input",
@@ -389,7 +389,10 @@ def several_nodes(job: Job) -> bool:
     """Whether the job is known to run on more than one machine."""
     if any((program.nodes or 1) > 1 for program in job.programs):
         return True
-    return len(hosts_of(job)) > 1
+    if len(hosts_of(job)) > 1:
+        return True
+    # Ray names the node only of lines that come from another node than the driver's
+    return any(", ip=" in fact.quote[:80] and fact.speaker.host for fact in job.facts)
 
 
 def rank_by_process(job: Job) -> dict[tuple[str | None, int], int]:

@@ -142,7 +142,7 @@ def _signs(job: Job) -> list[tuple[Fact, Text, float]]:
                 (
                     end,
                     say("a process ended by SIGBUS, as shared memory that is full makes it end"),
-                    STRONG if shared or end.reporter == "dataloader" else FAIR,
+                    STRONG + FAIR if shared or end.reporter == "dataloader" else STRONG,
                 )
             )
     for fatal in job.all(FatalSignal):
@@ -151,7 +151,7 @@ def _signs(job: Job) -> list[tuple[Fact, Text, float]]:
                 (
                     fatal,
                     say("a process ended by SIGBUS, as shared memory that is full makes it end"),
-                    STRONG if shared else FAIR,
+                    STRONG + FAIR if shared else STRONG,
                 )
             )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from unstall.causes.base import (
     WEAK,
@@ -19,6 +19,7 @@ from unstall.causes.reasons import (
     began,
     boilerplate,
     excerpts_of,
+    from_settings,
     overcome,
     waiting,
 )
@@ -27,7 +28,9 @@ from unstall.job.deaths import is_messenger
 from unstall.model.facts import (
     CollectiveTimeout,
     CudaError,
+    EngineLoad,
     Fact,
+    HttpExchange,
     NcclError,
     NcclWarning,
     PeerLost,
@@ -37,10 +40,12 @@ from unstall.model.facts import (
     PythonException,
     Remark,
     StoreFailure,
+    TrainingStep,
     WatchdogError,
     WatchdogStuck,
 )
 from unstall.model.findings import Finding, Fix, Origin
+from unstall.model.plan import Judgement
 from unstall.model.text import Text, say
 
 #: What shows that something failed, even if nothing says what.
@@ -56,6 +61,9 @@ FAILURES: tuple[type[Fact], ...] = (
     ProcessTakenDown,
 )
 
+#: What shows that a program was at work.
+WORK: tuple[type[Fact], ...] = (TrainingStep, EngineLoad, HttpExchange)
+
 
 def examine(job: Job) -> Iterable[Finding]:
     """One claim wherever anything failed; it leads only where no cause explains enough."""
@@ -66,6 +74,9 @@ def examine(job: Job) -> Iterable[Finding]:
     fact = _first_failure(job)
     if fact is None:
         fact = next((r for r in job.all(Remark) if r.topic == "stuck"), None)
+    conflicts = [one for one in job.plan.judgements if one.judgement == "conflict"]
+    if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
+        yield _contradicted(conflicts)
     if fact is not None:
         yield Finding(
             cause="unknown",
@@ -74,13 +85,37 @@ def examine(job: Job) -> Iterable[Finding]:
             else say("Something failed; the input does not tell what it was."),
             support=(
                 evidence(say("the first sign of it: {quote}", quote=fact.quote[:160]), WEAK, fact),
+                *from_settings(conflicts[:3], 0.0),
             ),
-            fixes=(),
+            fixes=tuple(corrected(conflicts)),
             next_step=_next_step(fact),
             origin=origin_of(owner, ()) if (owner := job.owner(fact)) is not None else None,
             started_at=job.chronology.with_year(fact.moment),
             excerpts=(excerpt(fact, "messenger"),),
         )
+
+
+def _contradicted(conflicts: Sequence[Judgement]) -> Finding:
+    """A launch script whose settings contradict each other, and no line of a run."""
+    return Finding(
+        cause="unknown",
+        summary=say(
+            "No line of the input shows a failure, but settings of the launch script contradict "
+            "each other."
+        ),
+        support=tuple(from_settings(conflicts[:3], 0.0)),
+        fixes=tuple(corrected(conflicts)),
+        next_step=say("mend these settings; if it fails still, give the log of that run as well"),
+    )
+
+
+def corrected(conflicts: Sequence[Judgement]) -> list[Fix]:
+    """What the launch script should have instead, setting by setting."""
+    return [
+        Fix(say("in the launch script, {setting}: {change}", setting=one.name, change=text))
+        for one in conflicts[:3]
+        if (text := one.correction)
+    ]
 
 
 def _first_failure(job: Job) -> Fact | None:
@@ -112,7 +147,6 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
     waiters = tuple(sorted(rank for rank in stall.waiters if rank >= 0))
     single = len(stall.waiters) == 1 and len(blocked.absent) != 1
     missing = blocked.absent
-    program = blocked.program
     different = len(apart(blocked)) > 1
     if different and not blocked.stall.behind:
         missing = ()
@@ -155,7 +189,7 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
         next_step=_parted_step() if different and not missing else _stall_step(job, blocked),
         origin=_origin(blocked, missing),
         collective=collective_of(blocked),
-        waiting_ranks=waiters,
+        waiting_ranks=() if single else waiters,
         started_at=began(job, blocked),
         exonerated=tuple(boilerplate(job)),
         excerpts=tuple(excerpts_of(blocked)),

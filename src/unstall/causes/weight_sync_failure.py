@@ -25,6 +25,7 @@ from unstall.causes.reasons import (
     judged,
     went_on,
 )
+from unstall.causes.weight_exchange import FUNCTION, ROUTE, is_port, meets
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     EngineNotice,
@@ -44,19 +45,6 @@ from unstall.model.findings import Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
 
-#: Requests and functions of the exchange. TRL 0.16+ vllm_serve.py and vllm_client.py, ms-swift 3.x
-#: rollout.py, SGLang http_server.py, vLLM RLHF examples and weight transfer, verl, OpenRLHF.
-_ROUTE = re.compile(
-    r"/(?:init_communicator|update_named_params?|update_flattened_params|update_weights\w*"
-    r"|init_weights?_update_group|update_adapter\w*|start_weight_update|finish_weight_update"
-    r"|init_weight_transfer\w*|update_bucket\w*)\b"
-)
-_FUNCTION = re.compile(
-    r"init_communicator|update_named_params?|update_flattened|update_weights?|update_group"
-    r"|weight_transfer|_move_model_to_vllm|sync_weights?|broadcast_to_vllm|sharding_manager"
-    r"|WeightSync|weight_sync|init_custom_process_group|StatelessProcessGroup"
-)
-_FILE = re.compile(r"vllm_client|vllm_serve|weight_sync|weight_transfer|broadcast_vllm|stateless")
 _SAID = re.compile(
     r"[Ww]eight[s_ ]?update group (?:is )?(?:already|not) ?(?:been )?(?:initialized|exist)"
     r"|[Cc]ommunicator not initialized|Call `?(?:init|close)_communicator`?"
@@ -132,7 +120,7 @@ _Sign = tuple[Fact, Text, float, str]
 def _signs(job: Job) -> list[_Sign]:
     found: list[_Sign] = []
     for exchange in job.all(HttpExchange):
-        route = _ROUTE.search(exchange.url)
+        route = ROUTE.search(exchange.url)
         if route is None:
             continue
         if exchange.status in _UNKNOWN_ROUTE:
@@ -175,7 +163,7 @@ def _signs(job: Job) -> list[_Sign]:
                     "state",
                 )
             )
-        elif _meets(exception) and re.search(
+        elif meets(exception) and re.search(
             r"wait timeout|[Tt]imed out|timeout|EOF|connect", exception.message
         ):
             found.append(
@@ -190,9 +178,23 @@ def _signs(job: Job) -> list[_Sign]:
                     "one side",
                 )
             )
+    for failure in job.all(StoreFailure):
+        if failure.kind == "connect" and failure.timeout_ms and is_port(job, failure.port):
+            found.append(
+                (
+                    failure,
+                    say(
+                        "the trainer waited for port {port}, which the server opens for the "
+                        "exchange of weights: it was not opened or is not reached",
+                        port=failure.port or 0,
+                    ),
+                    STRONG + FAIR,
+                    "one side",
+                )
+            )
     for failed in job.all(NcclError):
         unsure = failed.result in ("ncclSystemError", "ncclUnhandledCudaError", "ncclInternalError")
-        if unsure and _FUNCTION.search(failed.where or "") and not _named(failed):
+        if unsure and FUNCTION.search(failed.where or "") and not _named(failed):
             found.append(
                 (
                     failed,
@@ -205,14 +207,6 @@ def _signs(job: Job) -> list[_Sign]:
                 )
             )
     return found
-
-
-def _meets(exception: PythonException) -> bool:
-    """Whether it was raised inside the exchange of weights."""
-    return any(
-        _FUNCTION.search(frame.function) or _FILE.search(frame.file)
-        for frame in exception.frames[-25:]
-    )
 
 
 def _named(failed: NcclError) -> bool:
@@ -230,7 +224,7 @@ def _stall_in_exchange(job: Job) -> Blocked | None:
         ranks = set(blocked.stall.waiters)
         for stack in job.all(FailedStack):
             if stack.speaker.rank in ranks and any(
-                _FUNCTION.search(function) for function, _, _ in stack.frames
+                FUNCTION.search(function) for function, _, _ in stack.frames
             ):
                 return blocked
     lead = job.lead
@@ -241,7 +235,7 @@ def _stall_in_exchange(job: Job) -> Blocked | None:
 
 def _exchange_open(job: Job) -> Fact | None:
     """The last request or phase of the exchange, if nothing was generated or trained after it."""
-    requests = [e for e in job.all(HttpExchange) if _ROUTE.search(e.url)]
+    requests = [e for e in job.all(HttpExchange) if ROUTE.search(e.url)]
     phases = [p for p in job.all(Phase) if p.kind == "weight-sync"]
     last = max([*requests, *(p for p in phases if not p.finished)], key=_at, default=None)
     if last is None:
@@ -263,7 +257,7 @@ def _at(fact: Fact) -> tuple[str, int]:
 def _of_stall(job: Job, blocked: Blocked) -> list[_Sign]:
     found: list[_Sign] = []
     for stack in job.all(FailedStack):
-        inside = next((f for f, _, _ in stack.frames if _FUNCTION.search(f)), None)
+        inside = next((f for f, _, _ in stack.frames if FUNCTION.search(f)), None)
         if inside is not None and stack.speaker.rank in blocked.stall.waiters:
             found.append(
                 (
@@ -317,7 +311,7 @@ def _of_stacks(job: Job) -> list[_Sign]:
         if main is None:
             continue
         wait, who = stacks.wait_of(main), stacks.identify(stack)
-        inside = any(_FUNCTION.search(frame.function) for frame in main.frames[:40])
+        inside = any(FUNCTION.search(frame.function) for frame in main.frames[:40])
         if who.role in ("rollout", "inference"):
             (receiving if inside else elsewhere).append(stack)
         elif inside or "weight-sync" in wait.keys:

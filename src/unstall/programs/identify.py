@@ -154,7 +154,8 @@ def _of(seen: Seen, framework: Framework, program: Program | None) -> list[Match
     processes = program.processes if program else None
     support, against = common(seen, framework, program, versions, processes)
     guesses: tuple[Hypothesis, ...] = ()
-    if _describes(framework, seen.tag):
+    untold = seen.tag.guid is None and seen.tag.pg_id is None and seen.tag.description is None
+    if not untold and _describes(framework, seen.tag):
         guesses = hypotheses(
             framework,
             known_sizes(framework, program) if program else {},

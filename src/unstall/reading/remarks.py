@@ -67,7 +67,8 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
     ("stuck", re.compile(
         r"(?<!\bno )(?<!\bnever )(?<!n't )(?<!\bwithout )(?<!\bif it )"
         r"\b(?:hangs(?! up)|hung|freezes|deadlocked|(?:gets?|got|is|are|was|were) stuck"
-        r"|stuck (?:at|in|on|when|while|during|after|for)|forever hang|(?:hang|stuck)(?:ing)? forever"
+        r"|stuck (?:at|in|on|when|while|during|after|for)|forever hang"
+        r"|(?:hang|stuck)(?:ing)? forever"
         r"|(?:is|are|was|were|keeps|starts) hanging(?! or)"
         r"|hang(?:ing)? (?:at|in|on|when|while|during|after))\b", _I), _nothing),
     ("stuck", re.compile(
