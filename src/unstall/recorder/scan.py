@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 _INTEGER = rb"(?:K.|M..|J.{4}|\x8a\x08.{8})"
@@ -35,8 +34,8 @@ _TENSORS = ["input_sizes", "input_dtypes", "output_sizes", "output_dtypes"]
 #: What is taken out of an entry; ``tensors`` are the four fields above, which stand together.
 COLUMNS = (
     "profiling_name", "tensors", "process_group", "is_p2p", "collective_seq_id", "p2p_seq_id",
-    "state", "retired", "time_discovered_completed_ns", "time_created_ns",
 )  # fmt: skip
+_PROGRESS = ("state", "retired", "time_discovered_completed_ns", "time_created_ns")
 
 _MAX_DEPTH = 16
 _MAX_HEADER_OPERATIONS = 2_000_000
@@ -178,14 +177,17 @@ class Scan:
     Attributes:
         top: the top level without the entries.
         pieces: in order, ``(number of the first entry, dictionary or rows)``; rows are tuples of
-            bytes in the order of :data:`COLUMNS`.
+            bytes, to be read with :meth:`columns`.
         count: how many entries there are.
+        done: whether the operations in rows ended. Only entries that are as the first one in this
+            are matched: nearly all of a long dump have ended, none of a dump of active ones has.
     """
 
     def __init__(self, data: bytes) -> None:
         self.machine = Machine(data)
         self.pieces: list[tuple[int, Any]] = []
         self.count = 0
+        self.done = False
         self._starts: list[tuple[int, Any]] = []
         try:
             self._read(data)
@@ -233,34 +235,44 @@ class Scan:
             if odd > 64 and odd * 4 > self.count:
                 raise UnscannableError
             if pattern is None:
-                pattern = self._pattern(list(value))
+                pattern = self._pattern(value)
             at = end
         return at
 
-    def _pattern(self, keys: list[str]) -> Any:
-        """An expression for entries with these keys in this order."""
+    def _pattern(self, like: dict[str, Any]) -> Any:
+        """An expression for entries with an entry's keys, in this order, and its progress."""
+        keys = list(like)
         numbers = {text: at for at, text in self.machine.memo.items() if type(text) is str}
         tensors = keys.index(_TENSORS[0])
-        if keys[tensors : tensors + 4] != _TENSORS or not set(COLUMNS) - {"tensors"} <= set(keys):
+        needed = {*COLUMNS, *_PROGRESS} - {"tensors"}
+        if keys[tensors : tensors + 4] != _TENSORS or not needed <= set(keys):
             raise UnscannableError
+        self.done = like["state"] == "completed" or like["retired"] is True
+        if not self.done and like["time_discovered_completed_ns"]:
+            raise UnscannableError
+        forms = {
+            **_FORMS,
+            "state": re.escape(_reference(numbers[like["state"]])),
+            "retired": b"\x88" if like["retired"] is True else b"\x89",
+        }
+        if not self.done:
+            forms["time_discovered_completed_ns"] = rb"(?:N|K\x00)"
+        taken = COLUMNS if self.done else (*COLUMNS, "time_created_ns")
         parts, order = [], []
         for key in keys:
-            number = numbers[key]
-            name = b"h" + bytes([number]) if number < 256 else b"j" + number.to_bytes(4, "little")
-            form = re.escape(name) if key != _TENSORS[0] else re.escape(name) + b"("
-            value = _FORMS[key]
-            if key in COLUMNS:
+            form = re.escape(_reference(numbers[key])) + (b"(" if key == _TENSORS[0] else b"")
+            value = forms[key]
+            if key in taken:
                 value = b"(" + value + b")"
             parts.append(form + value + (b")" if key == _TENSORS[-1] else b""))
-            if key in COLUMNS or key == _TENSORS[0]:
+            if key in taken or key == _TENSORS[0]:
                 order.append("tensors" if key == _TENSORS[0] else key)
         self.order = order
         return re.compile(rb"\}\(" + b"".join(parts) + b"u", re.DOTALL)
 
-    def columns(self, rows: list[tuple[bytes, ...]]) -> Iterator[tuple[bytes, ...]]:
-        """Rows as columns, in the order of :data:`COLUMNS`."""
-        table = dict(zip(self.order, zip(*rows, strict=True), strict=True))
-        return (table[name] for name in COLUMNS)
+    def columns(self, rows: list[tuple[bytes, ...]]) -> dict[str, tuple[bytes, ...]]:
+        """Rows as columns by name: :data:`COLUMNS`, and ``time_created_ns`` of unfinished ones."""
+        return dict(zip(self.order, zip(*rows, strict=True), strict=True))
 
     def entry(self, number: int) -> Any:
         """One entry in full."""
@@ -270,6 +282,11 @@ class Scan:
         if isinstance(found, dict):
             return found
         return self.machine.entry(found[number - first].start())[0]
+
+
+def _reference(number: int) -> bytes:
+    """The operation that fetches what was stored under a number."""
+    return b"h" + bytes([number]) if number < 256 else b"j" + number.to_bytes(4, "little")
 
 
 def _first(piece: tuple[int, Any]) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import marshal
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -35,20 +35,19 @@ from unstall.recorder.fields import (
 )
 from unstall.recorder.records import Dump, GroupLog, Unit
 from unstall.recorder.safety import DumpError
-from unstall.recorder.scan import Scan, UnscannableError
+from unstall.recorder.scan import COLUMNS, Scan, UnscannableError
 from unstall.recorder.signatures import P2P_NAME, Batch, Signature
 from unstall.recorder.status import rank_inside, read_config, read_status
 
 MAX_ENTRIES = 1_000_000
 _MAX_TENSORS = 8192
 _MAX_DIMENSIONS = 65_536
-_KEPT_LAST = 12
+_KEPT_LAST = 8
 _KEPT_PENDING = 16
 _PENDING_DETAILS = 3
 _MAX_SIGNATURES = 100_000
 _MAX_PARTS = 1024
 _little = partial(int.from_bytes, byteorder="little")
-_NEVER = (b"N", b"K\x00")
 
 
 class _Log:
@@ -229,8 +228,8 @@ class _Reader:
 
     def add_rows(self, scan: Scan, rows: list[tuple[bytes, ...]], number: int) -> None:
         """Take many entries as the scanner cut them, a column at a time."""
-        (names, tensors, pairs, exchanges, seqs, p2p_seqs, states, retired, ended,
-         created) = scan.columns(rows)  # fmt: skip
+        table = scan.columns(rows)
+        names, tensors, pairs, exchanges, seqs, p2p_seqs = (table[name] for name in COLUMNS)
 
         def signature_of(kind: tuple[bytes, bytes]) -> Signature:
             (name,) = scan.machine.values(kind[0])
@@ -244,11 +243,6 @@ class _Reader:
         kinds, logs = _Filled(signature_of), _Filled(log_of)
         found = list(map(kinds.__getitem__, zip(names, tensors, strict=True)))
         places = list(map(logs.__getitem__, pairs))
-        finished = {s: scan.machine.values(s)[0] == "completed" for s in set(states)}
-        dones = [
-            finished[state] or gone == b"\x88" or end not in _NEVER
-            for state, gone, end in zip(states, retired, ended, strict=True)
-        ]
         numbers = [value >> 8 for value in map(_little, seqs)]
         if b"\x88" in exchanges:
             others = [value >> 8 for value in map(_little, p2p_seqs)]
@@ -256,9 +250,12 @@ class _Reader:
                 other if p2p == b"\x88" else mine
                 for p2p, mine, other in zip(exchanges, numbers, others, strict=True)
             ]
-        times = [value >> 16 for value in map(_little, created)]
-        if max(times) >= NUMBER_LIMIT:
-            raise ValueError
+        times: Iterable[int] = itertools.repeat(0)  # of ended operations nobody asks it
+        if not scan.done:
+            times = [value >> 16 for value in map(_little, table["time_created_ns"])]
+            if max(times) >= NUMBER_LIMIT:
+                raise ValueError
+        dones = itertools.repeat(scan.done)
         p2ps = [exchange == b"\x88" for exchange in exchanges]
         units = zip(numbers, found, dones, itertools.count(number), p2ps, times)
         if any(kind.special for kind in kinds.values()):
@@ -271,8 +268,6 @@ class _Reader:
         else:
             for log, unit in zip(places, units, strict=True):
                 log.units.append(unit)
-        self.dump.first_created = self.dump.first_created or times[0]
-        self.dump.last_created = times[-1] or self.dump.last_created
 
     def finish(self, top: dict[Any, Any], entry_at: Callable[[int], Any], skipped: int) -> Dump:
         """The dump, once all entries were taken.
@@ -300,6 +295,7 @@ class _Reader:
             entry = read_entry(entry_at(number), number, index)
             if entry is not None:
                 dump.details[number] = entry
+                dump.last_created = entry.created or dump.last_created
         read_config(dump, top.get("pg_config"))
         read_status(dump, top.get("pg_status"))
         dump.inside = rank_inside(dump)
