@@ -114,7 +114,7 @@ def _stalled(job: Job, blocked: Blocked, seen: _Stacks) -> Finding:
         support=tuple(support),
         against=tuple(against),
         fixes=_fixes(job, program),
-        next_step=_next_step(program),
+        next_step=_next_step(),
         origin=origin_of(program, missing, role="inference", group=group_of(blocked)),
         collective=collective_of(blocked),
         waiting_ranks=tuple(sorted(r for r in stall.waiters if r >= 0)),
@@ -207,16 +207,11 @@ def _loads(job: Job) -> list[Evidence]:
     for other in job.all(EngineLoad):
         near = abs(other.place.line - stuck.place.line) <= 8
         if near and other.engine != stuck.engine and other.running == 0:
-            found.append(
-                evidence(
-                    say(
-                        "engine {engine} had 0 running requests then: an idle engine out of step",
-                        engine=other.engine or 0,
-                    ),
-                    FAIR,
-                    other,
-                )
+            text = say(
+                "engine {engine} had 0 running requests then: an idle engine out of step",
+                engine=other.engine or 0,
             )
+            found.append(evidence(text, FAIR, other))
             break
     return found
 
@@ -260,13 +255,8 @@ def _bars(job: Job, blocked: Blocked | None) -> list[Evidence]:
 
 
 def _timeline(job: Job, blocked: Blocked) -> list[Evidence]:
-    found = began_evidence(job, blocked)
-    found.append(
-        evidence(
-            say("the watchdog of the waiting rank reports the time-out"), 0.0, blocked.stall.first
-        )
-    )
-    return found
+    told = say("the watchdog of the waiting rank reports the time-out")
+    return [*began_evidence(job, blocked), evidence(told, 0.0, blocked.stall.first)]
 
 
 # --- from stacks -----------------------------------------------------------------------------
@@ -317,37 +307,21 @@ class _Stacks:
             return []
         found: list[Evidence] = []
         for stack, index in self.stepping[:2]:
-            main = stacks.main_thread(stack)
-            wait = stacks.wait_of(main) if main is not None else None
-            frame = wait.within.function if wait is not None and wait.within else "?"
-            found.append(
-                evidence(
-                    say(
-                        "engine {engine} waits in the collective that all engines make once in "
-                        "each step ({frame})",
-                        engine=_engine(index),
-                        frame=frame,
-                    ),
-                    STRONG,
-                    stack,
-                )
+            text = say(
+                "engine {engine} waits in the collective that all engines make once in "
+                "each step ({frame})",
+                engine=_engine(index),
+                frame=_within(stack),
             )
+            found.append(evidence(text, STRONG, stack))
         for stack, index in self.idle[:2]:
-            main = stacks.main_thread(stack)
-            wait = stacks.wait_of(main) if main is not None else None
-            frame = wait.within.function if wait is not None and wait.within else "?"
-            found.append(
-                evidence(
-                    say(
-                        "engine {engine} waits for a request in its input queue ({frame}): it is "
-                        "not in the step",
-                        engine=_engine(index),
-                        frame=frame,
-                    ),
-                    STRONG,
-                    stack,
-                )
+            text = say(
+                "engine {engine} waits for a request in its input queue ({frame}): it is "
+                "not in the step",
+                engine=_engine(index),
+                frame=_within(stack),
             )
+            found.append(evidence(text, STRONG, stack))
         if self.returned and self.waiting_front:
             found.append(
                 evidence(
@@ -360,6 +334,13 @@ class _Stacks:
                 )
             )
         return found
+
+
+def _within(stack: ProcessStack) -> str:
+    """The function in which a process's main thread waits."""
+    main = stacks.main_thread(stack)
+    wait = stacks.wait_of(main) if main is not None else None
+    return wait.within.function if wait is not None and wait.within else "?"
 
 
 def _engine(index: int | None) -> str:
@@ -446,8 +427,7 @@ def _exonerated(job: Job, blocked: Blocked) -> Iterable[Exonerated]:
         )
 
 
-def _next_step(program: Program | None) -> Text:
-    del program
+def _next_step() -> Text:
     return say(
         "at the next hang take stacks of all server processes (py-spy dump --pid PID): one engine "
         "in the all-reduce of its step, the other waiting in its input queue proves it. A "
