@@ -139,5 +139,23 @@ def check_machine(scenario: Scenario) -> None:
                 name=scenario.name,
             )
         )
+    if "memory-cgroup" in scenario.needs and not _memory_cgroup():
+        raise LabError(
+            say("{name} needs a memory cgroup that it may write to.", name=scenario.name)
+        )
     if sys.platform == "win32":
         raise LabError(say("Experiments need Linux or macOS: they fork processes."))
+
+
+def _memory_cgroup() -> bool:
+    from pathlib import Path
+
+    first = Path("/sys/fs/cgroup/memory")
+    if first.is_dir():
+        return os.access(first, os.W_OK)
+    root = Path("/sys/fs/cgroup")
+    try:
+        delegated = "memory" in (root / "cgroup.subtree_control").read_text()
+    except OSError:
+        return False
+    return delegated and os.access(root, os.W_OK)

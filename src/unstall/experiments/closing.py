@@ -53,7 +53,9 @@ def close(scenario: Scenario, run: Run) -> Closing:
     diagnosis = diagnose([folder])
     first = diagnosis.causes[0] if diagnosis.causes else None
     cause = first.finding.cause if first is not None else None
-    stacks = _stacks(folder / "stacks.txt", run)
+    stacks = _stacks(folder / "stacks.txt", run) + _stacks(
+        Path(run.folder) / "raw" / "stacks.txt", run
+    )
     return Closing(
         verdict=cause,
         confidence=first.confidence if first is not None else 0.0,
@@ -139,12 +141,12 @@ def _apart(mark: Apart, folder: Path) -> Seen:
         if group.pending and group.pending[0].op:
             operation = group.pending[0].op
     least = min((completed for _, completed in states.values()), default=0)
-    relative = sorted((e - least, c - least) for e, c in states.values())
+    relative = {(e - least, c - least) for e, c in states.values()}
     shown = ", ".join(
         f"{rank}: {enqueued}/{completed}" for rank, (enqueued, completed) in sorted(states.items())
     )
     good = len(states) > 1 and (
-        relative == sorted(mark.states) if mark.states else len(set(states.values())) > 1
+        relative == set(mark.states) if mark.states else len(set(states.values())) > 1
     )
     good = good and mark.op in operation
     text = say(

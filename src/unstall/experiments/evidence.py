@@ -103,3 +103,26 @@ def collect_dumps(folder: Path, asked: Asked, target: Path, seconds: float) -> d
             shutil.copyfile(source, place / f"{DUMP_NAME}{rank}")
             found[program] = found.get(program, 0) + 1
     return found
+
+
+def kernel_log() -> list[str]:
+    """The kernel's log, oldest line first; empty where it may not be read."""
+    tool = shutil.which("dmesg")
+    if tool is None:
+        return []
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [tool], capture_output=True, text=True, errors="replace", timeout=5, check=False
+        )
+        return done.stdout.splitlines()
+    return []
+
+
+def kernel_news(before: list[str], target: Path) -> bool:
+    """Write what the kernel said since ``before``, if it was about memory or a kill."""
+    known = set(before)
+    news = [line for line in kernel_log() if line not in known]
+    if not any("oom" in line or "Killed process" in line for line in news):
+        return False
+    target.write_text("\n".join(news) + "\n", encoding="utf-8")
+    return True

@@ -23,6 +23,9 @@ PAUSE = 0.05
 #: Longest stretch of times on a busy machine.
 MOST_STRETCH = 4.0
 
+#: Time-outs above this are not waited for once the run hangs.
+LONGEST_LINGER = 60.0
+
 #: Told while a run goes on: what happens (``start``, ``step``, ``stall``, ``gather``), the step.
 Tell = Callable[[str, int], None]
 
@@ -87,12 +90,14 @@ def run_scenario(
     before = tree.segments()
     running = _Running(scenario, settings, folder, private, nurse, scale, tell)
     try:
+        running.kernel = evidence.kernel_log() if "memory-cgroup" in scenario.needs else None
         running.start()
         outcome = running.watch()
         return running.result(name, outcome, before)
     finally:
         nurse.clear()
         tree.remove_segments(before, running.seen, [private.name])
+        tree.remove_cgroups(private / "cgroups")
         shutil.rmtree(private, ignore_errors=True)
 
 
@@ -124,6 +129,7 @@ class _Running:
         self.names: dict[int, str] = {}
         self.gathered = False
         self.known: tuple[int, int] | None = None
+        self.kernel: list[str] | None = None
 
     # --- start ------------------------------------------------------------------------------
 
@@ -180,6 +186,8 @@ class _Running:
             return outcome
         if not self.gathered:
             self._gather()
+        if self.kernel is not None:
+            evidence.kernel_news(self.kernel, self.folder / "evidence" / "kernel.log")
         if outcome == "hung":
             self._linger()
         self._follow(last=True)
@@ -248,11 +256,24 @@ class _Running:
         self.tell("gather", self.watcher.step)
         place = self.folder / "evidence"
         asked = evidence.ask_for_dumps(self.private)
-        self.has_stacks = evidence.stacks(alive, place / "stacks.txt")
+        aside = self._bystanders()
+        own = [pid for pid in alive if pid not in aside]
+        self.has_stacks = evidence.stacks(own, place / "stacks.txt")
+        evidence.stacks([pid for pid in alive if pid in aside], self.folder / "raw" / "stacks.txt")
         self.has_dumps = evidence.collect_dumps(self.private, asked, place, 1.0 * self.scale)
+
+    def _bystanders(self) -> set[int]:
+        """Processes of programs whose stacks are no part of the evidence."""
+        found: set[int] = set()
+        for process in self.processes:
+            if not process.spec.stacks:
+                found |= {process.pid, *tree.below(process.pid)}
+        return found
 
     def _linger(self) -> None:
         """Let the group's time-out pass, so that the logs hold what users see of it."""
+        if self.settings.timeout > LONGEST_LINGER * self.scale:
+            return
         end = time.monotonic() + self.settings.timeout + 2.0 * self.scale
         end -= self.watcher.idle
         while time.monotonic() < end:

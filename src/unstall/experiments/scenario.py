@@ -39,6 +39,7 @@ class ProgramSpec(msgspec.Struct, frozen=True):
         own_log: its ranks write one log without prefixes, as a server or a launcher does.
         own_torch: it starts processes that load torch by themselves (a launcher); the others are
             forked from one process that has loaded it.
+        stacks: its stacks are part of the evidence; those of bystanders are kept apart from it.
     """
 
     name: str = "trainer"
@@ -47,6 +48,7 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     service: bool = False
     own_log: bool = False
     own_torch: bool = False
+    stacks: bool = True
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -66,8 +68,8 @@ class Apart(msgspec.Struct, frozen=True):
 
     Attributes:
         group: description of the group as in the recorder's entries (``dp``, ``default_pg``).
-        states: for each rank in any order ``(enqueued - least completed, completed - least)``;
-            ``()`` asks only that the ranks differ.
+        states: which states ``(enqueued - least completed, completed - least)`` there are among
+            the ranks; ``()`` asks only that the ranks differ.
         op: operation of the last entry, a part of its name.
         program: program whose dumps are meant.
     """

@@ -126,3 +126,17 @@ def listening(pids: Iterable[int]) -> set[int]:
                 if connection.status == psutil.CONN_LISTEN and connection.laddr:
                     ports.add(connection.laddr.port)
     return ports
+
+
+def remove_cgroups(listed: Path) -> None:
+    """Remove the cgroups whose folders a file lists; their processes have ended."""
+    with contextlib.suppress(OSError):
+        for folder in dict.fromkeys(listed.read_text(encoding="utf-8").split()):
+            for _ in range(50):
+                with contextlib.suppress(FileNotFoundError):
+                    try:
+                        os.rmdir(folder)
+                    except OSError:
+                        time.sleep(0.05)
+                        continue
+                break

@@ -58,3 +58,10 @@ def log_step(lab: Lab, step: int, loss: float, **more: float) -> None:
             f"{{'loss': {loss:.4f}, 'learning_rate': 1e-05{rest}, "
             f"'global_step/max_steps': '{step}/{lab.settings.steps}'}}"
         )
+
+
+def progress_bar(lab: Lab, label: str, done: int, total: int) -> None:
+    """Rank 0's progress bar, as tqdm prints it at its end."""
+    if lab.rank == 0 and done == total:
+        full = "█" * 10
+        say_line(f"{label}: 100%|{full}| {done}/{total} [00:01<00:00, 21.37it/s]")

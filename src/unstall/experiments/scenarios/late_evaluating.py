@@ -27,6 +27,7 @@ SCENARIO = Scenario(
         Apart("default_pg", ((0, 0), (1, 0)), "barrier"),
     ),
     expect="failure",
+    ranks=3,
     steps=6,
     by=3,
     gather=2.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from unstall.experiments.child import Lab, say_line
@@ -19,12 +19,12 @@ SCENARIO = Scenario(
     title=say("a rollout server generates for longer than the trainer's group waits"),
     about=say(
         "Rank 0 waits for the rollout server's answer, the other ranks wait for rank 0 in a "
-        "broadcast. One long completion takes longer than the group's time-out; the server works "
-        "all the while."
+        "broadcast. One long completion takes longer than the group's time-out; the server "
+        "works all the while."
     ),
     module="late_rollout",
     programs=(
-        ProgramSpec("rollout", "server", ranks=1, service=True, own_log=True),
+        ProgramSpec("rollout", "server", ranks=1, service=True, own_log=True, stacks=False),
         ProgramSpec("trainer", "rank"),
     ),
     changes=(
@@ -38,6 +38,7 @@ SCENARIO = Scenario(
         Apart("default_pg", ((0, 0), (1, 0)), "broadcast"),
     ),
     expect="failure",
+    ranks=3,
     steps=4,
     by=2,
     gather=2.0,
@@ -95,7 +96,7 @@ def serve(lab: Lab) -> None:
             address = f"{self.client_address[0]}:{self.client_address[1]}"
             say_line(f'INFO:     {address} - "{args[0]}" {args[1]} OK')
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = HTTPServer(("127.0.0.1", 0), Handler)
     say_line("INFO:     Application startup complete.")
     say_line(f"INFO:     Uvicorn running on http://127.0.0.1:{server.server_port}")
     lab.publish("rollout.port", str(server.server_port))

@@ -16,8 +16,8 @@ SCENARIO = Scenario(
     causes=("slow-preprocessing",),
     title=say("one rank tokenizes the data set while the others wait"),
     about=say(
-        "Rank 0 tokenizes the whole data set under “main process first”; the other ranks wait in a "
-        "barrier, and the work takes longer than the group's time-out."
+        "Rank 0 tokenizes the whole data set under “main process first”; the other ranks wait "
+        "in a barrier, and the work takes longer than the group's time-out."
     ),
     module="late_tokenizing",
     changes=(
@@ -31,6 +31,7 @@ SCENARIO = Scenario(
         Apart("default_pg", ((0, 0), (1, 0)), "barrier"),
     ),
     expect="failure",
+    ranks=3,
     steps=6,
     by=0,
     gather=2.0,

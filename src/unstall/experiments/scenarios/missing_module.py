@@ -14,9 +14,9 @@ SCENARIO = Scenario(
     causes=("data-dependent-graph",),
     title=say("a rank without an image in its batch skips the vision tower"),
     about=say(
-        "The model is sharded, so a module's parameters are gathered when it runs. From the third "
-        "step on rank 1 has a batch of text only and skips the vision tower: it gathers the "
-        "language model while the others gather the tower."
+        "The model is sharded, so a module's parameters are gathered when it runs. From the "
+        "third step on rank 1 has a batch of text only and skips the vision tower: it gathers "
+        "the language model while the others gather the tower."
     ),
     module="missing_module",
     changes=(

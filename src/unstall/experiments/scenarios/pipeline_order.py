@@ -13,8 +13,8 @@ SCENARIO = Scenario(
     title=say("neighbouring pipeline stages both send first"),
     about=say(
         "Each stage sends activations forward and receives gradients from behind with blocking "
-        "operations. At the turn from warm-up to steady state two neighbours both send and neither "
-        "receives."
+        "operations. At the turn from warm-up to steady state two neighbours both send and "
+        "neither receives."
     ),
     module="pipeline_order",
     changes=(

@@ -18,7 +18,7 @@ SCENARIO = Scenario(
     about=say("Another program listens on the port on which rank 0 wants to open its store."),
     module="port_taken",
     programs=(
-        ProgramSpec("other", "other", ranks=1, service=True, own_log=True),
+        ProgramSpec("other", "other", ranks=1, service=True, own_log=True, stacks=False),
         ProgramSpec("trainer", "rank"),
     ),
     changes=(Change("free-port", say("a port that the system gives, told to the other ranks")),),

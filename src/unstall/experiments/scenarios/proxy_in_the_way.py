@@ -20,14 +20,14 @@ SCENARIO = Scenario(
     causes=("driver-stall",),
     title=say("a proxy from the environment swallows requests to localhost"),
     about=say(
-        "http_proxy is set and no_proxy is not, so that rank 0's request to the reward server on "
-        "the same host goes to the proxy, which accepts it and never answers. The server sees no "
-        "request."
+        "http_proxy is set and no_proxy is not, so that rank 0's request to the reward server "
+        "on the same host goes to the proxy, which accepts it and never answers. The server "
+        "sees no request."
     ),
     module="proxy_in_the_way",
     programs=(
-        ProgramSpec("proxy", "proxy", ranks=1, service=True, own_log=True),
-        ProgramSpec("reward", "server", ranks=1, service=True, own_log=True),
+        ProgramSpec("proxy", "proxy", ranks=1, service=True, own_log=True, stacks=False),
+        ProgramSpec("reward", "server", ranks=1, service=True, own_log=True, stacks=False),
         ProgramSpec("trainer", "rank"),
     ),
     changes=(
@@ -35,6 +35,7 @@ SCENARIO = Scenario(
         Change("request-timeout", say("a request without an answer is given up and sent directly")),
     ),
     fingerprint=(Waits("trainer rank 0", "score"), Waits("trainer rank 1", "broadcast")),
+    ranks=3,
     steps=4,
     by=0,
     stall=5.0,

@@ -14,16 +14,17 @@ SCENARIO = Scenario(
     causes=("rank-dependent-branch",),
     title=say("a decision that each rank makes for itself"),
     about=say(
-        "Each rank compares its own smoothed loss with a threshold and gathers statistics when it "
-        "is below. The ranks see different data: one of them gets there first and waits in an "
-        "operation that the others do not call."
+        "Each rank compares its own smoothed loss with a threshold and gathers statistics when "
+        "it is below. The ranks see different data: one of them gets there first and waits in "
+        "an operation that the others do not call."
     ),
     module="rank_branch",
     changes=(
         Change("reduce-first", say("the loss is averaged over the ranks before it is compared")),
         Change("rank-zero-decides", say("rank 0 decides and broadcasts the decision")),
     ),
-    fingerprint=(Waits("trainer rank", "report_statistics"), Waits("trainer rank", "backward")),
+    fingerprint=(Waits("trainer rank", "gather_metrics"), Waits("trainer rank", "backward")),
+    ranks=3,
     steps=120,
     by=100,
     sizes={"threshold": 9.0},
@@ -31,7 +32,7 @@ SCENARIO = Scenario(
 )
 
 
-def report_statistics(dist: object, loss: float) -> float:
+def gather_metrics(dist: object, loss: float) -> float:
     """Statistics over all ranks."""
     import torch
 
@@ -61,7 +62,7 @@ def main(lab: Lab) -> None:
             low = bool(decision.item())
         if low:
             done[0] = True
-            mean = report_statistics(dist, smooth[0])
+            mean = gather_metrics(dist, smooth[0])
             if lab.rank == 0:
                 say_line(f"running loss {mean:.4f}")
 

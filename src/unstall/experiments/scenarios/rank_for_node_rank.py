@@ -16,8 +16,8 @@ SCENARIO = Scenario(
     title=say("the second node is given the first one's number"),
     about=say(
         "The script passes RANK where torchrun expects NODE_RANK; the scheduler sets only the "
-        "latter, so that both nodes are number 0 and each opens a rendezvous of its own or waits "
-        "for one that nobody else joins."
+        "latter, so that both nodes are number 0 and each opens a rendezvous of its own or "
+        "waits for one that nobody else joins."
     ),
     module="rank_for_node_rank",
     programs=(

@@ -13,15 +13,16 @@ from unstall.model.text import say
 
 SCENARIO = Scenario(
     name="rank-killed",
-    causes=("host-oom",),
+    causes=("unknown", "host-oom"),
     title=say("a rank is killed with SIGKILL, without a word"),
     about=say(
-        "A monitor of the host's memory kills rank 1 with SIGKILL. The rank says nothing; torchrun "
-        "reports exit code -9."
+        "A monitor of the host's memory kills rank 1 with SIGKILL. The rank says nothing; "
+        "torchrun reports exit code -9. That alone does not tell who killed it and why: the "
+        "right verdict is “undecided”, with host memory as a candidate."
     ),
     module="rank_killed",
     programs=(
-        ProgramSpec("monitor", "monitor", ranks=1, service=True, own_log=True),
+        ProgramSpec("monitor", "monitor", ranks=1, service=True, own_log=True, stacks=False),
         ProgramSpec("trainer", "launcher", ranks=1, own_log=True, own_torch=True),
     ),
     changes=(Change("enough-memory", say("the rank stays below the monitor's limit")),),

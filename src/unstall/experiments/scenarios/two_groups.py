@@ -12,8 +12,8 @@ SCENARIO = Scenario(
     causes=("rank-dependent-branch",),
     title=say("two ranks use two process groups in opposite order"),
     about=say(
-        "Rank 0 averages the metric first and the auxiliary loss second, the others the other way "
-        "round, each in a group of its own. Both wait, each in another group."
+        "Rank 0 averages the metric first and the auxiliary loss second, the others the other "
+        "way round, each in a group of its own. Both wait, each in another group."
     ),
     module="two_groups",
     changes=(Change("same-order", say("all ranks use the groups in one order")),),

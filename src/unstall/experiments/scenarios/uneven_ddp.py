@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from unstall.experiments.child import Lab, say_line
 from unstall.experiments.scenario import Change, Scenario, Waits
-from unstall.experiments.scenarios._training import log_step, tiny_model
+from unstall.experiments.scenarios._training import log_step, progress_bar, tiny_model
 from unstall.model.text import say
 
 SCENARIO = Scenario(
@@ -14,8 +14,9 @@ SCENARIO = Scenario(
     causes=("uneven-batches",),
     title=say("ranks of DDP have different numbers of batches"),
     about=say(
-        "The data set does not divide evenly: rank 0 gets one batch more. At the end of the epoch "
-        "the others leave the loop and gather the epoch's loss, while rank 0 reduces gradients."
+        "The data set does not divide evenly: the last rank gets one batch more. At the end of "
+        "the epoch the others leave the loop and gather the epoch's loss, while the last rank "
+        "reduces gradients."
     ),
     module="uneven_ddp",
     changes=(
@@ -23,15 +24,16 @@ SCENARIO = Scenario(
         Change("join", say("the context manager Join lets ranks that are done shadow the others")),
     ),
     fingerprint=(
-        Waits("trainer rank 1", "gather_epoch_loss"),
-        Waits("trainer rank 0", "train_epoch"),
+        Waits("trainer rank 0", "log_metrics"),
+        Waits("trainer rank 2", "train_epoch"),
     ),
+    ranks=3,
     steps=20,
     by=20,
 )
 
 
-def gather_epoch_loss(lab: Lab, total: float, count: int) -> float:
+def log_metrics(lab: Lab, total: float, count: int) -> float:
     """The mean loss of the epoch over all ranks."""
     import torch
     import torch.distributed as dist
@@ -54,6 +56,7 @@ def train_epoch(lab: Lab, model: object, optimizer: object, batches: int) -> flo
         optimizer.zero_grad()  # type: ignore[attr-defined]
         total += loss.item()
         log_step(lab, step, loss.item())
+        progress_bar(lab, "Training", step, batches)
     return total
 
 
@@ -66,12 +69,12 @@ def main(lab: Lab) -> None:
 
     model = DistributedDataParallel(tiny_model(torch))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    more = lab.rank == 0 and lab.settings.fault and not lab.changed("drop-last")
+    more = lab.rank == lab.world - 1 and lab.settings.fault and not lab.changed("drop-last")
     batches = lab.settings.steps + int(more)
     for epoch in range(2):
         with Join([model]) if lab.changed("join") else nullcontext():
             total = train_epoch(lab, model, optimizer, batches)
-        mean = gather_epoch_loss(lab, total, batches)
+        mean = log_metrics(lab, total, batches)
         if lab.rank == 0:
             say_line(f"epoch {epoch}: mean loss {mean:.4f}")
     lab.leave(dist)

@@ -6,7 +6,7 @@ from typing import Any
 
 from unstall.experiments.child import Lab, say_line
 from unstall.experiments.scenario import Change, Scenario, Waits
-from unstall.experiments.scenarios._training import log_step, tiny_model
+from unstall.experiments.scenarios._training import log_step, progress_bar, tiny_model
 from unstall.model.text import say
 
 SCENARIO = Scenario(
@@ -14,8 +14,8 @@ SCENARIO = Scenario(
     causes=("uneven-batches",),
     title=say("ranks of FSDP2 have different numbers of batches"),
     about=say(
-        "Rank 0 gets one evaluation batch more than the others. Its forward pass gathers sharded "
-        "parameters, while the others are past the loop and reduce the loss."
+        "The last rank gets one evaluation batch more than the others. Its forward pass gathers "
+        "sharded parameters, while the others are past the loop and reduce the loss."
     ),
     module="uneven_fsdp",
     changes=(
@@ -23,9 +23,10 @@ SCENARIO = Scenario(
         Change("agree-on-the-end", say("before each batch the ranks agree whether anyone has one")),
     ),
     fingerprint=(
-        Waits("trainer rank 1", "reduce_loss"),
-        Waits("trainer rank 0", "evaluation_loop"),
+        Waits("trainer rank 0", "reduce_loss"),
+        Waits("trainer rank 2", "evaluation_loop"),
     ),
+    ranks=3,
     steps=8,
     by=8,
 )
@@ -60,6 +61,7 @@ def evaluation_loop(lab: Lab, model: Any, batches: int) -> float:
             loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().item()
             if number < batches:
                 total += loss
+                progress_bar(lab, "Evaluating", number + 1, batches)
             number += 1
 
 
@@ -76,7 +78,7 @@ def main(lab: Lab) -> None:
         fully_shard(layer, mesh=init_device_mesh("cpu", (lab.world,)))
     fully_shard(model, mesh=init_device_mesh("cpu", (lab.world,)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    more = lab.rank == 0 and lab.settings.fault and not lab.changed("drop-last")
+    more = lab.rank == lab.world - 1 and lab.settings.fault and not lab.changed("drop-last")
     for step in range(1, lab.settings.steps + 1):
         inputs = torch.randn(8, 16)
         loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()

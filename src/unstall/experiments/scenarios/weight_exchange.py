@@ -19,9 +19,9 @@ SCENARIO = Scenario(
     causes=("weight-sync-failure",),
     title=say("trainer and server are in different tensors of the weight exchange"),
     about=say(
-        "The trainer hands its weights over tensor by tensor. After a step it skips the one that "
-        "is tied to another, but the server still waits for it: from then on they are one tensor "
-        "apart, and in the end the server waits for a tensor that never comes."
+        "The trainer hands its weights over tensor by tensor. After a step it skips the one "
+        "that is tied to another, but the server still waits for it: from then on they are one "
+        "tensor apart, and in the end the server waits for a tensor that never comes."
     ),
     module="weight_exchange",
     programs=(

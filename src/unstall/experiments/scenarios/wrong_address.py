@@ -14,8 +14,8 @@ SCENARIO = Scenario(
     causes=("rendezvous-environment",),
     title=say("MASTER_ADDR names a host that does not resolve"),
     about=say(
-        "The launch script takes MASTER_ADDR from a host list; on the other node the name does not "
-        "resolve, and the ranks there never reach the store."
+        "The launch script takes MASTER_ADDR from a host list; on the other node the name does "
+        "not resolve, and the ranks there never reach the store."
     ),
     module="wrong_address",
     changes=(Change("right-address", say("an address that every node can reach")),),

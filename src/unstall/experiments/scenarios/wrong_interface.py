@@ -15,8 +15,8 @@ SCENARIO = Scenario(
     causes=("network-interface",),
     title=say("gloo is given NCCL's way to exclude an interface"),
     about=say(
-        "GLOO_SOCKET_IFNAME is set to “^docker0,lo”, as one may write for NCCL. Gloo takes it for "
-        "an interface's name and finds no address."
+        "GLOO_SOCKET_IFNAME is set to “^docker0,lo”, as one may write for NCCL. Gloo takes it "
+        "for an interface's name and finds no address."
     ),
     module="wrong_interface",
     changes=(Change("interface-name", say("the name of an interface that exists")),),
