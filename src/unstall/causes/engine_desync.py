@@ -123,9 +123,10 @@ def _stalled(job: Job, blocked: Blocked, seen: _Stacks) -> Finding:
         excerpts=tuple(excerpts_of(blocked)),
         timeline=tuple(_timeline(job, blocked)),
         # no surer of the cause than of whose group it is; sizes that nobody told make less sure,
-        # unless the count of steps agrees with them
+        # unless the count of steps agrees with them; outside the engines' step group a worker
+        # can be missing for its own reasons
         ceiling=round(
-            min(0.97, _share(blocked))
+            min(0.97 if wave is not None or seen.out_of_step else 0.85, _share(blocked))
             * (0.75 if best.guessed and not (wave and wave.first_of_wave) else 1.0),
             2,
         ),
