@@ -129,3 +129,11 @@ def test_any_line_is_judged(line: str) -> None:
     for judge in (is_launch, is_command, is_assignment, is_flag):
         assert judge(line) in (True, False)
     assert line.endswith(without_prompt(line))
+
+
+def test_a_launch_behind_settings_on_the_same_line() -> None:
+    """What people type at a prompt: exports or a cd, then the command."""
+    assert is_launch("export NCCL_DEBUG=INFO; python3 -m pkg.train --steps 3")
+    assert is_launch("cd /srv/run && torchrun --nproc_per_node=4 train.py")
+    assert not is_launch("export NCCL_DEBUG=INFO; echo done")
+    assert not is_launch("cd there; it hangs with torchrun for me")

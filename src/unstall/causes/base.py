@@ -18,6 +18,7 @@ from unstall.model.findings import (
 )
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
+from unstall.programs.identify import probabilities
 
 #: Weights of evidence: natural logarithms of likelihood ratios.
 WEAK, FAIR, STRONG, DECISIVE = 0.7, 1.5, 3.0, 5.0
@@ -82,7 +83,7 @@ def collective_of(blocked: Blocked) -> Collective:
 def group_of(blocked: Blocked) -> ProcessGroup:
     """The group a stall is in, as far as it is known."""
     tag = blocked.stall.tag
-    known = blocked.best.group if blocked.best is not None else None
+    known = blocked.best.group if blocked.best is not None and _clear(blocked) else None
     ranks = blocked.members if blocked.members_certain else None
     return ProcessGroup(
         id=tag.pg_id,
@@ -91,6 +92,21 @@ def group_of(blocked: Blocked) -> ProcessGroup:
         meaning=known.meaning if known is not None else None,
         ranks=ranks,
     )
+
+
+def _clear(blocked: Blocked) -> bool:
+    """Whether what the group is for is more likely so than not, among all readings of its tag."""
+    best = blocked.best
+    if blocked.stall.default_group or best is None or best.group is None:
+        return best is not None
+    meaning = str(best.group.meaning)
+    shares = zip(blocked.matches, probabilities(blocked.matches), strict=True)
+    same = sum(
+        share
+        for match, share in shares
+        if match.group is not None and str(match.group.meaning) == meaning
+    )
+    return same >= 0.5
 
 
 def origin_of(

@@ -8,6 +8,7 @@ from unstall.causes.base import DECISIVE, STRONG, evidence
 from unstall.causes.reasons import rank_behind, rank_by_process
 from unstall.job import Job
 from unstall.model.facts import (
+    CudaError,
     EngineLoad,
     Fact,
     ProcessEnd,
@@ -90,6 +91,9 @@ def ranks_told(job: Job, facts: Iterable[Fact]) -> tuple[int, ...]:
 def rank_told(job: Job, fact: Fact) -> int | None:
     """The rank behind one fact."""
     known = rank_behind(job, fact)
+    if known is None and isinstance(fact, (CudaError, WatchdogError)):
+        # before PyTorch 2.2 only "[Rank 1]" tells it: the default group's ranks are global
+        known = fact.group.rank if fact.group.pg_id in (None, 0) else None
     if known is not None or fact.speaker.pid is None:
         return known
     return rank_of_pid(job, fact.speaker.pid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from unstall.causes.aftermath import aftermath
 from unstall.causes.base import (
     FAIR,
     STRONG,
@@ -17,6 +18,7 @@ from unstall.causes.base import (
     group_of,
     ranks_text,
 )
+from unstall.causes.deaths import echo_evidence, ranks_told
 from unstall.causes.reasons import (
     began,
     began_evidence,
@@ -28,10 +30,13 @@ from unstall.causes.reasons import (
 )
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
+    CudaError,
     Fact,
+    NcclError,
     NcclInit,
     NcclTransport,
     NcclWarning,
+    PythonException,
     Remark,
     TrainingStep,
 )
@@ -46,7 +51,14 @@ _HINT = re.compile(
 
 
 def examine(job: Job) -> Iterable[Finding]:
-    """A claim where every rank hangs in the first operation of a complete communicator."""
+    """A claim where every rank hangs in the first operation of a complete communicator.
+
+    Also where CUDA itself refused to let one GPU reach another.
+    """
+    refused = next((e for e in job.all(CudaError) if e.name == "PeerAccessUnsupported"), None)
+    if refused is not None:
+        yield _refused(job, refused)
+        return
     for blocked in job.blocked:
         if blocked.stall.is_first_collective and _all_there(job, blocked):
             finding = _stalled(job, blocked)
@@ -57,6 +69,62 @@ def examine(job: Job) -> Iterable[Finding]:
         finding = _silent(job)
         if finding is not None:
             yield finding
+
+
+def _refused(job: Job, error: CudaError) -> Finding:
+    """CUDA says that two devices cannot reach each other, to a library that counted on it."""
+    after = aftermath(job, error, ranks_told(job, [error]))
+    own = error.through != "nccl"  # vLLM's and SGLang's own all-reduce asks CUDA itself
+    program = after.program
+    change = Change(program.label, {"NCCL_P2P_DISABLE": "1"}) if program is not None else None
+    fixes = [
+        Fix(
+            say(
+                "NCCL_P2P_DISABLE=1 in the environment of every process that makes a communicator: "
+                "Ray workers get it by runtime_env (env_vars), containers and other nodes not by "
+                "an export in the launching shell"
+            ),
+            change,
+        ),
+        Fix(
+            say(
+                "a driver that reports P2P as it is: a patched driver or an older one can offer it "
+                "on cards that lack it (nvidia-smi topo -p2p r)"
+            )
+        ),
+    ]
+    if own:
+        fixes.insert(
+            0,
+            Fix(
+                say(
+                    "switch off the engine's own all-reduce, which needs P2P "
+                    "(--disable-custom-all-reduce)"
+                )
+            ),
+        )
+    return after.finding(
+        "peer-to-peer-blocked",
+        say("CUDA refused direct access (P2P) between two of the GPUs."),
+        [
+            evidence(
+                say(
+                    "“{text}”: the library tried to use P2P between GPUs that do not have it",
+                    text=error.text[:160],
+                ),
+                STRONG + FAIR,
+                error,
+            )
+        ],
+        echo_evidence(job, error, besides=(CudaError, NcclError, PythonException)),
+        fixes=fixes,
+        next_step=say(
+            "nvidia-smi topo -p2p r shows which pairs have P2P; print NCCL_P2P_DISABLE in the "
+            "process that failed, to see whether the setting reached it"
+        ),
+        origin=after.origin(role="trainer"),
+        ceiling=0.88,
+    )
 
 
 def _all_there(job: Job, blocked: Blocked) -> bool:

@@ -71,7 +71,9 @@ def _claim(job: Job, failure: StoreFailure, same: Sequence[StoreFailure]) -> Fin
     port = failure.port
     support: list[Evidence] = [
         evidence(
-            say("port {port} could not be bound: the address is in use", port=_number(port)),
+            say("port {port} could not be bound: the address is in use", port=port)
+            if port is not None
+            else say("the address that it wanted is in use: {quote}", quote=failure.quote[:140]),
             STRONG + FAIR,
             failure,
         )
@@ -156,7 +158,11 @@ def _claim(job: Job, failure: StoreFailure, same: Sequence[StoreFailure]) -> Fin
                     source="PyTorch torch/distributed/run.py",
                 )
             )
-        why = say("Port {port} was already taken on this machine.", port=_number(port))
+        why = (
+            say("Port {port} was already taken on this machine.", port=port)
+            if port is not None
+            else say("A port was already taken on this machine; the message does not name it.")
+        )
     ranks = {rank for one in same if (rank := rank_behind(job, one)) is not None}
     if len(ranks) > 1:
         against.append(
@@ -183,6 +189,11 @@ def _claim(job: Job, failure: StoreFailure, same: Sequence[StoreFailure]) -> Fin
         against=tuple(against),
         fixes=_fixes(program, port, given, other, late=bool(_late(job))),
         next_step=say(
+            "find the address that the program listens on (its log, options or documentation), "
+            "then who listens there: ss -ltnp"
+        )
+        if port is None
+        else say(
             "list the listener while the port is taken: ss -ltnp 'sport = :{port}' names its "
             "process; its start time tells a second job from a left-over one",
             port=_number(port),
@@ -286,6 +297,11 @@ def _fixes(
                 "process of an earlier run (kill PID; a server that was interrupted often leaves "
                 "its workers)",
                 port=number,
+            )
+            if port is not None
+            else say(
+                "see who listens on the program's address (ss -ltnp) and stop it if it is a stale "
+                "process of an earlier run, or give this run another address"
             )
         )
     ]

@@ -47,8 +47,10 @@ def examine(job: Job) -> Iterable[Finding]:
             if kind == "threads"
             else say("the system refused another open file: {quote}", quote=first.quote[:140])
             if kind == "files"
+            else say("RDMA could not pin memory: {quote}", quote=first.quote[:140])
+            if kind == "locked-memory"
             else say("the system refused a resource: {quote}", quote=first.quote[:140]),
-            STRONG + FAIR if kind in ("threads", "files") else STRONG,
+            STRONG if kind == "semaphores" else STRONG + FAIR,
             first,
         )
     ]
@@ -112,15 +114,24 @@ def examine(job: Job) -> Iterable[Finding]:
         if kind == "threads"
         else say("No further file could be opened: a limit is reached.")
         if kind == "files"
+        else say(
+            "RDMA could not pin its buffers: most likely the limit on locked memory is reached."
+        )
+        if kind == "locked-memory"
         else say("A limit of the system is reached."),
         support,
         against,
         fixes=_fixes(kind),
         next_step=say(
+            "print ulimit -l in the very environment that the ranks get (under mpirun, srun, in "
+            "the container, over ssh): RDMA needs it unlimited"
+        )
+        if kind == "locked-memory"
+        else say(
             "compare what is used with what is allowed, in the same container: ulimit -u; ulimit "
             "-n; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current; ps -eLf | wc -l"
         ),
-        exonerated=[] if memory else [
+        exonerated=_pinned(first) if kind == "locked-memory" else [] if memory else [
             Exonerated(
                 "host-oom",
                 say(
@@ -131,8 +142,18 @@ def examine(job: Job) -> Iterable[Finding]:
             )
         ],
         excerpts=[excerpt(one, "origin") for one in refused[1:3]],
-        ceiling=0.95,
+        ceiling=0.85 if kind == "locked-memory" else 0.95,
     )  # fmt: skip
+
+
+def _pinned(first: ResourceLimit) -> list[Exonerated]:
+    return [
+        Exonerated(
+            "host-oom",
+            say("what was refused is memory that RDMA pins, which has a limit of its own"),
+            (first.place,),
+        )
+    ]
 
 
 def _fixes(kind: str) -> list[Fix]:

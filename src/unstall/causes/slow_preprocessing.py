@@ -25,7 +25,14 @@ from unstall.causes.reasons import (
 )
 from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.job import Job
-from unstall.model.facts import NcclInit, Phase, Progress, StoreFailure
+from unstall.model.facts import (
+    NcclInit,
+    Phase,
+    Progress,
+    PythonException,
+    StoreFailure,
+    TrainingStep,
+)
 from unstall.model.findings import Change, Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
@@ -50,13 +57,40 @@ def examine(job: Job) -> Iterable[Finding]:
     unfinished = next((bar for bar in reversed(bars) if not _ended(bar)), None)
     if late and unfinished is not None and not job.blocked:
         yield _unpublished(job, late[0], unfinished)
+    elif late and not bars and not job.blocked:
+        asked = _asked_first(job, late[0])
+        if asked is not None:
+            yield _unpublished(job, late[0], asked)
+
+
+#: Functions that let one rank prepare the data set while the others wait in a barrier.
+_FIRST = ("main_process_first", "local_main_process_first", "_goes_first", "global_main_first")
+
+
+def _asked_first(job: Job, late: StoreFailure) -> PythonException | None:
+    """The traceback of a rank that gave up in such a function's barrier."""
+    for error in job.all(PythonException):
+        near = 0 <= late.place.line - error.place.line <= 60
+        own = near and error.place.source == late.place.source and "store->get" in error.message
+        if own and any(frame.function in _FIRST for frame in error.frames):
+            return error
+    return None
 
 
 def _waited(job: Job, scene: Scene) -> Finding | None:
     stall = scene.blocked.stall if scene.blocked is not None else None
     apart = apart_evidence(scene.seen, ("prepare", "load"), DECISIVE)
     starting = stall.is_first_collective if stall is not None else scene.told == "barrier"
+    later = False
+    if stall is not None and not starting and stall.looks_like_barrier:
+        # each data set has a barrier of its own: the second one is not the group's first operation
+        starting = later = not job.all(TrainingStep) and any(
+            _prepares(bar) and not _ended(bar) and outlasts(bar, scene)
+            for bar in last_before_or_during(job, scene)
+        )
     bars = [bar for bar in last_before_or_during(job, scene) if _prepares(bar)] if starting else []
+    # bars of several processes interleave: the one that ran while the others waited tells most
+    bars.sort(key=lambda bar: _ended(bar) or not outlasts(bar, scene))
     phases = _phases(job, scene) if starting else []
     if not bars and not phases and not apart:
         return None
@@ -68,7 +102,12 @@ def _waited(job: Job, scene: Scene) -> Finding | None:
                     "it is the first collective of the group, a barrier or the like: ranks meet "
                     "there after preparing data"
                 )
-                if stall.looks_like_barrier
+                if stall.looks_like_barrier and not later
+                else say(
+                    "it is a barrier or the like before any training step: ranks meet there after "
+                    "preparing data"
+                )
+                if later
                 else say(
                     "it is the first collective of the group: nothing was ever completed in it"
                 ),
@@ -107,7 +146,7 @@ def _waited(job: Job, scene: Scene) -> Finding | None:
     missing = scene.missing if scene.few_missing else ()
     return Finding(
         cause="slow-preprocessing",
-        summary=_summary(missing, starting),
+        summary=_summary(missing, starting, later),
         support=tuple(support),
         against=tuple(against),
         fixes=_fixes(scene.program),
@@ -139,16 +178,23 @@ def _busy(scene: Scene, bars: list[Progress], phases: list[Phase]) -> bool:
     return bool(phases)
 
 
-def _summary(missing: tuple[int, ...], starting: bool) -> Text:
+def _summary(missing: tuple[int, ...], starting: bool, later: bool) -> Text:
     if not starting:
         return say(
             "{ranks} was still preparing its next batch while the others waited for it.",
             ranks=ranks_text(missing) if missing else say("one rank"),
         )
     if len(missing) == 1:
-        return say(
-            "{ranks} was still preparing data when the others' first collective timed out.",
-            ranks=ranks_text(missing),
+        return (
+            say(
+                "{ranks} was still preparing data when the others' first collective timed out.",
+                ranks=ranks_text(missing),
+            )
+            if not later
+            else say(
+                "{ranks} was still preparing data when the others' barrier timed out.",
+                ranks=ranks_text(missing),
+            )
         )
     return say("One rank was still preparing data when the others' first collective timed out.")
 
@@ -267,7 +313,19 @@ def _prepares(bar: Progress) -> bool:
     return any(word in label for word in words)
 
 
-def _unpublished(job: Job, late: StoreFailure, bar: Progress) -> Finding:
+def _unpublished(job: Job, late: StoreFailure, sign: Progress | PythonException) -> Finding:
+    shown = (
+        evidence(say("“{label}” was still running", label=sign.label.strip()[:80]), STRONG, sign)
+        if isinstance(sign, Progress)
+        else evidence(
+            say(
+                "the rank that gave up stands in a barrier that lets the main process prepare the "
+                "data first"
+            ),
+            STRONG,
+            sign,
+        )
+    )
     return Finding(
         cause="slow-preprocessing",
         summary=say(
@@ -283,14 +341,17 @@ def _unpublished(job: Job, late: StoreFailure, bar: Progress) -> Finding:
                 FAIR,
                 late,
             ),
-            evidence(say("“{label}” was still running", label=bar.label.strip()[:80]), STRONG, bar),
+            shown,
         ),
         fixes=_fixes(job.trainer),
         next_step=say("compare the time that preparation takes with the store's time-out"),
         origin=origin_of(job.trainer, (0,)),
         started_at=None,
         exonerated=tuple(no_network_trouble(job)),
-        excerpts=(excerpt(late, "messenger"), excerpt(bar, "origin")),
+        excerpts=(
+            excerpt(late, "messenger"),
+            excerpt(sign, "origin" if isinstance(sign, Progress) else "messenger"),
+        ),
     )
 
 

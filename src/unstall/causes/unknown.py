@@ -30,6 +30,7 @@ from unstall.model.facts import (
     CudaError,
     EngineLoad,
     Fact,
+    GroupStatus,
     HttpExchange,
     NcclError,
     NcclWarning,
@@ -84,7 +85,7 @@ def examine(job: Job) -> Iterable[Finding]:
             if isinstance(fact, Remark)
             else say("Something failed; the input does not tell what it was."),
             support=(
-                evidence(say("the first sign of it: {quote}", quote=fact.quote[:160]), WEAK, fact),
+                evidence(say("the first sign of it: {quote}", quote=_words(fact)), WEAK, fact),
                 *from_settings(conflicts[:3], 0.0),
             ),
             fixes=tuple(corrected(conflicts)),
@@ -93,6 +94,13 @@ def examine(job: Job) -> Iterable[Finding]:
             started_at=job.chronology.with_year(fact.moment),
             excerpts=(excerpt(fact, "messenger"),),
         )
+
+
+def _words(fact: Fact) -> str:
+    """What a fact says: an exception's own words rather than the first line of its traceback."""
+    if isinstance(fact, PythonException) and (fact.type or fact.message):
+        return f"{fact.type}: {fact.message}".strip(": ")[:160]
+    return fact.quote[:160]
 
 
 def _contradicted(conflicts: Sequence[Judgement]) -> Finding:
@@ -129,6 +137,8 @@ def _first_failure(job: Job) -> Fact | None:
         if (end.exit_code not in (0, None) or (end.reporter == "ray" and end.exit_code is None))
         and not overcome(job, end)
     )
+    # a watchdog's status names what timed out where the line of the time-out itself is missing
+    found.extend(s for s in job.all(GroupStatus) if s.reason == "failure" and s.failed is not None)
     found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
     return min(found, key=lambda fact: (_passed_on(fact), fact.place)) if found else None
 
@@ -245,7 +255,8 @@ def _time(job: Job, blocked: Blocked) -> str:
 def _next_step(fact: Fact) -> Text:
     if isinstance(fact, ProcessEnd):
         return _exit_step(fact)
-    if isinstance(fact, (NcclError, NcclWarning, PeerLost)):
+    nccl = isinstance(fact, PythonException) and "NCCL error" in fact.message
+    if nccl or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
         return say(
             "look for the rank that failed first: a closed connection or remote error is "
             "what its peers see. NCCL_DEBUG=INFO shows NCCL's own last words on every rank"

@@ -30,6 +30,22 @@ _SWITCHES = frozenset(
 )
 _SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_SCRIPTS = ("torch/distributed/run.py", "torch/distributed/launch.py")
+_LONG = ("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port")
+
+
+def _is_module(word: Value) -> bool:
+    """The launcher as a module's name, or as the path of its file."""
+    return word.text in _MODULES or word.text.endswith(_SCRIPTS)
+
+
+def _spelled_out(flags: dict[str, Value]) -> dict[str, Value]:
+    """Flags under their whole names: argparse takes any beginning that fits one of them only."""
+    found: dict[str, Value] = {}
+    for name, value in flags.items():
+        fitting = [long for long in _LONG if len(name) >= 3 and long.startswith(name)]
+        found.setdefault(fitting[0] if len(fitting) == 1 else name, value)
+    return found
 
 
 def claims(words: Sequence[Value]) -> bool:
@@ -37,16 +53,17 @@ def claims(words: Sequence[Value]) -> bool:
     name = words[0].text.rsplit("/", 1)[-1]
     if name == "torchrun":
         return True
-    return name.startswith("python") and any(w.text in _MODULES for w in words[1:7])
+    return name.startswith("python") and any(_is_module(w) for w in words[1:7])
 
 
 def peel(launch: Launch, origins: dict[str, str]) -> None:
     """Take torchrun off; what is left are the words of one worker."""
     words = launch.words
     if not words[0].text.endswith("torchrun"):
-        at = next(n for n, w in enumerate(words) if w.text in _MODULES)
+        at = next(n for n, w in enumerate(words) if _is_module(w))
         words = words[at:]
     flags, rest = parse_flags(words[1:], switches=_SWITCHES, short=_SHORT, stop=True)
+    flags = _spelled_out(flags)
     for name in (
         "nproc_per_node",
         "nnodes",

@@ -77,6 +77,11 @@ _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 TRACE = re.compile(r"\+{1,6} (?=\S)")
 
 
+_CHAIN = re.compile(r"(?:export|cd|source|ulimit|conda activate|module load) \S")
+_JOINT = re.compile(r"(?<!\\);|&&")
+_CHAIN_LONGEST = 4000
+
+
 def is_launch(line: str, after: str = "") -> bool:
     """Whether a line starts a program; ``after`` is the next line that is not empty.
 
@@ -85,7 +90,10 @@ def is_launch(line: str, after: str = "") -> bool:
     """
     found = LAUNCH.match(line)
     if found is None:
-        return False
+        if _CHAIN.match(line) is None:
+            return False
+        parts = _JOINT.split(line[:_CHAIN_LONGEST], maxsplit=8)[1:]
+        return any(LAUNCH.match(part) and is_launch(part) for part in map(str.strip, parts))
     rest = line[found.end() :]
     if _BARE.search(rest) or _BARE.search(line[: found.end()]):
         return True

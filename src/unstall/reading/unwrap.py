@@ -32,6 +32,7 @@ _FRESH = re.compile(
 # Sentences that are always longer than a terminal, and how they end.
 _SENTENCES = (
     ("Watchdog caught collective operation timeout: WorkNCCL(", "milliseconds before timing out"),
+    ("Watchdog caught collective operation timeout:", "before timing out"),
     ("failure detected by watchdog at work sequence id:", "last completed work:"),
     ("Received a dump signal due to a collective timeout", "last completed NCCL work:"),
     ("Timeout at NCCL work:", "last completed NCCL work:"),

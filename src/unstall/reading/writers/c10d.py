@@ -45,7 +45,7 @@ _BLOCKING = (" timed out in blocking wait", " timed out in call to wait()")
 _LAST_WORDS = "watchdog thread terminated with exception:"
 _BEGUN = "watchdog thread terminated"  # all that is left where a log ends within the line
 _ASYNC = ("raised the following async exception:", "found async exception when checking for NCCL")
-_RAN = re.compile(r"ran for (\d{1,15}) milliseconds", re.ASCII)
+_RAN = re.compile(r"ran for (\d{1,15}) (?:milliseconds|ms)\b", re.ASCII)
 _FAILED = re.compile(
     r"(?:detected by watchdog at work sequence id|detected by watchdog at work"
     r"|Timeout at NCCL work): ?(-?\d{1,20})",

@@ -76,6 +76,12 @@ _ERROR = re.compile(
 _RUNTIME_API = re.compile(
     r"(?:AcceleratorError|CudaError|CUDARuntimeError): (cudaError\w{1,60}): ?(\S.{0,300})", re.ASCII
 )
+# The driver's names of errors that end a process; a missing device is often only a remark.
+_DRIVER_API = re.compile(
+    r"\bCUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|CONTAINED|ILLEGAL_ADDRESS"
+    r"|LAUNCH_FAILED|MISALIGNED_ADDRESS)\b(?: ?\(\d{1,4}\))?[:,] ?(\S.{0,300})",
+    re.ASCII,
+)
 _SYMBOL = re.compile(r"Search for [`']cudaError(\w{1,60})'", re.ASCII)
 _CUBLAS = re.compile(r"(CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_(\w{1,60})", re.ASCII)
 _ASYNC_NOTES = ("CUDA kernel errors might", "HIP kernel errors might", "For debugging consider")
@@ -111,6 +117,7 @@ class CudaReader:
         "Cuda failure",
         "Cuda error",
         "cudaError",
+        "CUDA_ERROR_",
         "from cudaGetDeviceCount()",
         "Triton Error [",
         *OUT_OF_MEMORY,
@@ -161,6 +168,8 @@ class CudaReader:
             words = found[1] or found[2] or found[3] or found[4]
         elif (found := _RUNTIME_API.search(text)) is not None:
             symbol, words = found[1].removeprefix("cudaError"), found[2]
+        elif (found := _DRIVER_API.search(text)) is not None:
+            words = found[1]
         else:
             return False
         words = words.split("\\n", 1)[0].split("CUDA kernel errors might", 1)[0]

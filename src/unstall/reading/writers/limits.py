@@ -85,8 +85,10 @@ class Limits(Sentences):
         ),
         _limit(
             "locked-memory",
-            "RLIMIT_MEMLOCK|memlock|locked memory",
-            r"RLIMIT_MEMLOCK|ulimit.{0,20}memlock|max(?:imum)? locked memory",
+            "RLIMIT_MEMLOCK|memlock|locked memory|ibv_",
+            r"RLIMIT_MEMLOCK|ulimit.{0,20}memlock|max(?:imum)? locked memory"
+            r"|ibv_(?:reg_\w{1,24}|create_(?:cq|qp)\w{0,8})\b.{0,80}Cannot allocate memory",
+            without=r"memlock ?=|\(kbytes, -l\)",
         ),
         _limit(
             "memory",
@@ -94,6 +96,7 @@ class Limits(Sentences):
             "|MemoryError",
             r"Cannot allocate memory|std::bad_alloc|can't allocate memory|not enough memory: you"
             r"|(?<![\w.])MemoryError\b|ArrayMemoryError",
+            without=r"\bibv_\w|locked memory|fi_mr_reg",
         ),
     )
 

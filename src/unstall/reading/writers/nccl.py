@@ -83,6 +83,7 @@ class NcclReader:
 
     marks: tuple[str, ...] = (
         "NCCL WARN",
+        "Duplicate GPU detected",
         "NCCL INFO comm ",
         "- Init ",
         "- Abort COMPLETE",
@@ -115,6 +116,9 @@ class NcclReader:
             self._info(message, base)
         elif found := _COMM.search(message):
             self._communicator(found, message, base)
+        elif "Duplicate GPU detected" in message and _DUPLICATE.search(message):
+            # what people quote of an error is often this line alone
+            self._warning(message.strip("`*\"'“”> "), base, None, None)
         if found := _VERSION.search(line.text):
             self._drafts.say(PackageVersion(**base, name="nccl", version=found[1]), anonymous=True)
         return self._drafts.overflow()

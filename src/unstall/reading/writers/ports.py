@@ -45,6 +45,10 @@ class PortsTaken(Sentences):
             r"Address already in use \(addr='?tcp://(?P<host>[\w.*:\[\]-]{1,80}):(?P<port>\d{1,5})",
         ),
         _bind(
+            "(os error 98)",  # Rust's std::io::Error; it names no port
+            r"[Aa]ddress already in use \(os error 98\)",
+        ),
+        _bind(
             "another process is utilizing it",
             r"on port [`'\"]?(?P<port>\d{1,5})[`'\"]?, but another process is utilizing it",
         ),

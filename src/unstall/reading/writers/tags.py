@@ -27,6 +27,10 @@ _WORK = re.compile(
     r"(?:, ?Timeout\(ms\) ?= ?(\d{1,20}))?",
     re.ASCII,
 )
+_RETOLD = re.compile(r"Work([A-Z][A-Z0-9]{1,9})\(((?:[^()]|\(ms\)){0,400})\)", re.ASCII)
+_FIELD = re.compile(
+    r"(SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\)) ?= ?(\w{1,60})(?![\w.])", re.ASCII
+)
 _NO_COUNT = 2**63
 """Element counts from here on are a negative number printed as unsigned (COALESCED)."""
 
@@ -52,8 +56,8 @@ def group_tag(text: str) -> GroupTag:
 def work(text: str) -> tuple[Work, str, int] | None:
     """The first operation of a text, its back end (``nccl``, ``hccl`` …), and where it ends."""
     found = _WORK.search(text)
-    if found is None:
-        return None
+    if found is None or (found[2] is None and "SeqNum" in text[found.end() : found.end() + 80]):
+        return _abridged(text)
     backend, seq, op, shape, numel_in, numel_out, timeout = found.groups()
     if found.end() == len(text) and found.end() == found.end(3):
         op = ""  # The line was cut here: maybe in the middle of the name.
@@ -69,6 +73,31 @@ def work(text: str) -> tuple[Work, str, int] | None:
         backend.lower(),
         found.end(),
     )
+
+
+def _abridged(text: str) -> tuple[Work, str, int] | None:
+    """An operation as people retell it: fields in another order, left out, or dots for them."""
+    found = _RETOLD.search(text)
+    if found is None:
+        return None
+    told: dict[str, str] = dict(_FIELD.findall(found[2]))
+    if "OpType" not in told:
+        return None
+    return (
+        Work(
+            op=told["OpType"],
+            seq=_number(told.get("SeqNum")),
+            numel_in=_number(told.get("NumelIn")),
+            numel_out=_number(told.get("NumelOut")),
+            timeout_ms=_number(told.get("Timeout(ms)")),
+        ),
+        found[1].lower(),
+        found.end(),
+    )
+
+
+def _number(word: str | None) -> int | None:
+    return _count(word) if word is not None and word.isdecimal() and len(word) <= 20 else None
 
 
 def symbol(frame: str) -> str:
