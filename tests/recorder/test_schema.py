@@ -108,6 +108,19 @@ def test_a_group_without_entries_gets_its_status_by_order_of_creation() -> None:
     assert groups == {"0": (0, 10), "7": (4, 20), "112": (9, 30)}
 
 
+@pytest.mark.parametrize("odd", ["--5", "²", "٣", "", "-", "1e3", " 7"])
+def test_digits_of_another_kind_are_no_numbers(odd: str) -> None:
+    raw = hung_run().dump(0)
+    raw["pg_status"] = {
+        odd: {"last_enqueued_collective": odd},
+        "0": {"last_enqueued_collective": odd},
+    }
+    raw["pg_config"][odd] = {"name": odd, "desc": "x", "ranks": odd}
+    dump = reduced(raw)
+    assert dump.state == "ok"
+    assert {group.enqueued for group in dump.groups} == {None}
+
+
 def test_a_coalesced_batch_ends_with_its_last_entry() -> None:
     """Members of a batch stay "scheduled" for ever, only the closing entry is marked."""
     raw = hung_run().dump(0)

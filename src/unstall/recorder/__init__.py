@@ -9,16 +9,52 @@ Nothing here imports torch, and nothing in a dump is executed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from unstall.model.findings import Finding
-from unstall.model.plan import Program
-from unstall.model.text import say
-from unstall.recorder.collection import sort_into_incidents
-from unstall.recorder.load import Dumps, load, looks_like_dump
-from unstall.recorder.result import RecorderVerdict
+if TYPE_CHECKING:
+    from unstall.model.findings import Finding
+    from unstall.model.plan import Program
+    from unstall.recorder.loading import Dumps, Progress
+    from unstall.recorder.result import RecorderVerdict
 
 __all__ = ["Dumps", "RecorderVerdict", "analyse", "findings", "load", "looks_like_dump"]
+
+
+def __getattr__(name: str) -> Any:
+    """The two types, imported when asked for: worker processes start without them."""
+    if name == "Dumps":
+        from unstall.recorder.loading import Dumps
+
+        return Dumps
+    if name == "RecorderVerdict":
+        from unstall.recorder.result import RecorderVerdict
+
+        return RecorderVerdict
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load(
+    sources: Iterable[Any], *, jobs: int | None = None, progress: Progress | None = None
+) -> Dumps:
+    """Load dumps; a bad file costs itself and is told, nothing is raised.
+
+    Args:
+        sources: paths, pairs of a name and a path or bytes, or objects with a ``name`` and with
+            ``path``, ``data``, ``content`` or ``read()``. The name tells the rank.
+        jobs: processes to use; by default as many as there are cores, 1 for small inputs.
+        progress: called with how many are done and how many there are.
+    """
+    from unstall.recorder.loading import load as load_them
+
+    return load_them(sources, jobs=jobs, progress=progress)
+
+
+def looks_like_dump(name: str, head: bytes) -> bool:
+    """Whether a file is a Flight Recorder dump, by its first 4096 bytes; an empty one by name."""
+    from unstall.recorder.loading import looks_like_dump as looks
+
+    return looks(name, head)
 
 
 def analyse(dumps: Dumps) -> RecorderVerdict:
@@ -27,23 +63,9 @@ def analyse(dumps: Dumps) -> RecorderVerdict:
     Several incidents or programs among the dumps are told apart; the verdict is that of the one
     with the strongest suspect (then of the largest), the others stand in ``others``.
     """
-    import msgspec
+    from unstall.recorder.verdict import judge_all
 
-    from unstall.recorder.verdict import judge
-
-    incidents, notes = sort_into_incidents(dumps.dumps)
-    if not incidents:
-        return RecorderVerdict(
-            verdict="inconclusive",
-            summary=say("None of the dumps could be read."),
-            notes=tuple(notes),
-        )
-    verdicts = [judge(incident) for incident in incidents]
-    verdicts.sort(
-        key=lambda v: (-(v.suspects[0].score if v.suspects else 0.0), not v.front, -len(v.ranks))
-    )
-    first = verdicts[0]
-    return msgspec.structs.replace(first, notes=(*notes, *first.notes), others=tuple(verdicts[1:]))
+    return judge_all(dumps.dumps)
 
 
 def findings(verdict: RecorderVerdict, programs: Sequence[Program] = ()) -> list[Finding]:

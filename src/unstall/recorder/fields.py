@@ -14,6 +14,7 @@ NUMBER_LIMIT = 1 << 62
 #: Stands for a number that is not there.
 ABSENT = -NUMBER_LIMIT
 _KEPT_FRAMES = 48
+_DIGITS = re.compile(r"-?[0-9]{1,18}\Z")
 
 
 def text_of(value: Any) -> str:
@@ -27,7 +28,12 @@ def whole(value: Any, default: int = ABSENT) -> int:
     """An integer, also where JSON or another writer has it as digits."""
     if type(value) is int:
         return value if -NUMBER_LIMIT < value < NUMBER_LIMIT else default
-    if isinstance(value, str) and len(value) < 20 and value.lstrip("-").isdigit():
+    if (
+        isinstance(value, str)
+        and len(value) < 20
+        and value.isascii()
+        and value.lstrip("-").isdigit()
+    ):
         return int(value)
     return default
 

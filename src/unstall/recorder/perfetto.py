@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from unstall.recorder.fields import read_entry
-from unstall.recorder.load import as_job
+from unstall.recorder.loading import as_job
 from unstall.recorder.naming import read_name
 from unstall.recorder.records import Dump, Entry
 from unstall.recorder.safety import MAX_BYTES, DumpError, parse

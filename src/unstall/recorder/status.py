@@ -8,6 +8,8 @@ from typing import Any
 from unstall.recorder.fields import ABSENT, MAX_GROUPS, members_of, text_of, whole
 from unstall.recorder.records import Dump, GroupLog
 
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
 
 def read_config(dump: Dump, config: Any) -> None:
     """Members of each group, and groups of which no operation is recorded."""
@@ -49,7 +51,7 @@ def read_status(dump: Dump, status: Any) -> None:
         if pg_id != ABSENT and isinstance(value, dict):
             by_id[pg_id] = value
     named = {group.pg_id: group for group in dump.groups if group.pg_id is not None}
-    digits = [group for group in dump.groups if group.name.isdigit() and len(group.name) < 10]
+    digits = [group for group in dump.groups if _NUMBER.match(group.name)]
     if len(digits) == len(dump.groups) == len(by_id):
         lined = dict(zip(sorted(by_id), sorted(digits, key=lambda g: int(g.name)), strict=True))
         if all(lined.get(pg_id) is group for pg_id, group in named.items()):

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from unstall.model.findings import Evidence
-from unstall.model.text import Text
+from unstall.model.text import Text, say
 from unstall.recorder import disagree, standstill
-from unstall.recorder.collection import Incident
+from unstall.recorder.collection import Incident, sort_into_incidents
 from unstall.recorder.compose import compose
+from unstall.recorder.records import Dump
 from unstall.recorder.result import Cycle, RecorderVerdict, Sighting, Suspect
 from unstall.recorder.scene import MOST, Claim, Scene
 
 # Reasons worth less than this part of the strongest suspect's are not shown.
 _WORTH = 0.6
+
+
+def judge_all(dumps: list[Dump]) -> RecorderVerdict:
+    """The verdict on the incident with the strongest suspect, the others' within it."""
+    incidents, notes = sort_into_incidents(dumps)
+    if not incidents:
+        return RecorderVerdict(
+            verdict="inconclusive",
+            summary=say("None of the dumps could be read."),
+            notes=tuple(notes),
+        )
+    verdicts = [judge(incident) for incident in incidents]
+    verdicts.sort(
+        key=lambda v: (-(v.suspects[0].score if v.suspects else 0.0), not v.front, -len(v.ranks))
+    )
+    first = verdicts[0]
+    return msgspec.structs.replace(first, notes=(*notes, *first.notes), others=tuple(verdicts[1:]))
 
 
 def judge(incident: Incident) -> RecorderVerdict:

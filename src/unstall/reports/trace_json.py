@@ -8,7 +8,7 @@ import msgspec
 
 from unstall.model.findings import Diagnosis
 from unstall.model.text import Text
-from unstall.recorder.load import Dumps
+from unstall.recorder.loading import Dumps
 from unstall.recorder.result import RecorderVerdict, Sighting, Suspect, Wait
 from unstall.reports.json import to_json as diagnosis_json
 from unstall.reports.words import clean

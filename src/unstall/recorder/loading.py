@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import queue
 import re
@@ -22,7 +23,7 @@ from unstall.recorder.safety import MAX_BYTES
 from unstall.recorder.worker import Job, read_job, receive, send
 
 #: Below so many bytes in all, starting processes costs more than they save.
-PARALLEL_FROM = 6 << 20
+PARALLEL_FROM = 24 << 20
 _HEAD = 4096
 _MARKS = (b"profiling_name", b"collective_seq_id", b"pg_config", b"pg_status", b"record_id")
 _NAMED = re.compile(
@@ -113,10 +114,16 @@ def _size(job: Job) -> int:
 
 
 def _in_turn(todo: Sequence[Job], progress: Progress | None) -> Iterator[Dump]:
-    for at, job in enumerate(todo, 1):
-        yield read_job(job, walk=True)
-        if progress is not None:
-            progress(at, len(todo))
+    collecting = gc.isenabled()
+    gc.disable()  # plain values hold no cycles; the collector costs half the time
+    try:
+        for at, job in enumerate(todo, 1):
+            yield read_job(job, walk=True)
+            if progress is not None:
+                progress(at, len(todo))
+    finally:
+        if collecting:
+            gc.enable()
 
 
 _START = "import sys; sys.path[:] = {path!r}; from unstall.recorder.worker import main; main()"
