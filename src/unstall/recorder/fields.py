@@ -28,12 +28,7 @@ def whole(value: Any, default: int = ABSENT) -> int:
     """An integer, also where JSON or another writer has it as digits."""
     if type(value) is int:
         return value if -NUMBER_LIMIT < value < NUMBER_LIMIT else default
-    if (
-        isinstance(value, str)
-        and len(value) < 20
-        and value.isascii()
-        and value.lstrip("-").isdigit()
-    ):
+    if isinstance(value, str) and _DIGITS.match(value):
         return int(value)
     return default
 
