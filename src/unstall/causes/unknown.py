@@ -76,6 +76,9 @@ def examine(job: Job) -> Iterable[Finding]:
     if fact is None:
         fact = next((r for r in job.all(Remark) if r.topic == "stuck"), None)
     conflicts = [one for one in job.plan.judgements if one.judgement == "conflict"]
+    doubts = conflicts + [
+        one for one in job.plan.judgements if one.judgement == "suspicious" and one.concerns
+    ]
     if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
         yield _contradicted(conflicts)
     if fact is not None:
@@ -83,12 +86,12 @@ def examine(job: Job) -> Iterable[Finding]:
             cause="unknown",
             summary=say("It stands still, a person writes; the input does not tell why.")
             if isinstance(fact, Remark)
-            else say("Something failed; the input does not tell what it was."),
+            else _headline(fact),
             support=(
                 evidence(say("the first sign of it: {quote}", quote=_words(fact)), WEAK, fact),
-                *from_settings(conflicts[:3], 0.0),
+                *from_settings(doubts[:3], 0.0),
             ),
-            fixes=tuple(corrected(conflicts)),
+            fixes=tuple(corrected(doubts)),
             next_step=_next_step(fact),
             origin=origin_of(owner, ()) if (owner := job.owner(fact)) is not None else None,
             started_at=job.chronology.with_year(fact.moment),
@@ -96,11 +99,31 @@ def examine(job: Job) -> Iterable[Finding]:
         )
 
 
+def _headline(fact: Fact) -> Text:
+    """What is certain of the first sign, and that its reason is not told."""
+    if isinstance(fact, StoreFailure) and fact.kind == "connect" and fact.host is not None:
+        return say(
+            "The store at {address} could not be reached; the input does not tell why.",
+            address=fact.host if fact.port is None else f"{fact.host}:{fact.port}",
+        )
+    if isinstance(fact, ProcessEnd) and fact.exit_code == -9:
+        return say("A process was killed from outside (SIGKILL); the input does not tell why.")
+    if isinstance(fact, PeerLost):
+        return say(
+            "A connection to another process was lost; the input does not tell what became of it."
+        )
+    return say("Something failed; the input does not tell what it was.")
+
+
 def _words(fact: Fact) -> str:
     """What a fact says: an exception's own words rather than the first line of its traceback."""
     if isinstance(fact, PythonException) and (fact.type or fact.message):
-        return f"{fact.type}: {fact.message}".strip(": ")[:160]
-    return fact.quote[:160]
+        return _cut(f"{fact.type}: {fact.message}".strip(": "))
+    return _cut(fact.quote.strip())
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= 160 else words[:159] + "…"
 
 
 def _contradicted(conflicts: Sequence[Judgement]) -> Finding:

@@ -164,7 +164,7 @@ def _signs(job: Job) -> list[_Sign]:
                 )
             )
         elif meets(exception) and re.search(
-            r"wait timeout|[Tt]imed out|timeout|EOF|connect", exception.message
+            r"wait timeout|[Tt]imed out|timeout|EOF|connect|ncclUniqueId", exception.message
         ):
             found.append(
                 (
@@ -352,6 +352,8 @@ def _against(job: Job, first: Fact, blocked: Blocked | None) -> list[Evidence]:
     if blocked is not None:
         found.extend(died_before(job, blocked))
     for notice in job.all(EngineNotice):
+        if _heads(notice, first):
+            continue
         if notice.kind in ("engine-dead", "worker-died") and (
             job.chronology.before(notice, first) is True
         ):
@@ -377,6 +379,12 @@ def _against(job: Job, first: Fact, blocked: Blocked | None) -> list[Evidence]:
             )
             break
     return found
+
+
+def _heads(notice: EngineNotice, first: Fact) -> bool:
+    """Whether a notice is the headline of that very exception."""
+    at, its = notice.place, first.place
+    return at.source == its.source and 0 <= its.line - at.line <= 2
 
 
 def _summary(kind: str) -> Text:

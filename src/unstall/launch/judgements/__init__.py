@@ -14,11 +14,13 @@ from unstall.model.plan import Judgement
 MODULES = (
     "devices",
     "parallel",
+    "drivers",
     "rendezvous",
     "environment",
     "ports",
     "server",
     "weights",
+    "inputs",
     "readiness",
     "timeouts",
     "batches",
@@ -28,6 +30,7 @@ MODULES = (
     "container",
     "recorder",
     "releases",
+    "defects",
 )
 
 

@@ -43,6 +43,8 @@ DDP_TIMEOUT = 18_000_000
 GROUP_PORT = 51216
 SERVER_SECONDS = 240
 _TRAINS = ("pt", "sft", "rlhf", "infer")
+_ENGINE_FLAGS = ("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size",
+                 "use_async_engine")  # fmt: skip
 _ENVIRONMENT = ("NPROC_PER_NODE", "MASTER_PORT", "NNODES", "NODE_RANK", "MASTER_ADDR")
 
 
@@ -91,6 +93,10 @@ def _server(launch: Launch, origins: dict[str, str], method: str) -> None:
     launch.engine = "vllm" if method == "rollout" or backend is None else backend.text
     launch.server = True
     own_ports = list(launch.ports)
+    for name in _ENGINE_FLAGS:
+        # earlier 3.x releases spelt them as vLLM does (issue 5176: --data_parallel_size)
+        if f"vllm_{name}" not in launch.flags and name in launch.flags:
+            launch.flags[f"vllm_{name}"] = launch.flags[name]
     vllm.serve(launch, origins, "vllm_")
     launch.ports = own_ports
     port = launch.flag("port") or default(8000)

@@ -40,6 +40,8 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     if launch.launchers and launch.launchers[-1] == "torchrun":
         # the supervised trainer runs under torchrun, without Ray
         launch.engine = None
+        if any("main_ppo" in word.text for word in launch.words[:8]):
+            launch.settings["driver under torchrun"] = Value("yes", place=launch.place)
         return
     launch.launchers.append("ray")
     nodes = keys.get("trainer.nnodes") or default(1)
