@@ -21,7 +21,7 @@ from unstall.experiments.scenario import ProgramSpec, Scenario, Settings
 
 PAUSE = 0.05
 #: Longest stretch of times on a busy machine.
-MOST_STRETCH = 4.0
+MOST_STRETCH = 2.5
 
 #: Time-outs above this are not waited for once the run hangs.
 LONGEST_LINGER = 60.0

@@ -229,7 +229,7 @@ def _cuts(data: bytes, command: Node, edits: Edits) -> list[tuple[int, int, byte
             found.append((end, end, f" {spelled} {shlex.quote(value)}".encode()))
         else:
             start, end, written = span
-            joined = "=" if "=" in _text(data, words[0]) or b"=" in data[start:end] else " "
+            joined = "=" if data[start:end].startswith(f"{written}=".encode()) else " "
             found.append((start, end, f"{written}{joined}{shlex.quote(value)}".encode()))
     for flag in edits.unset:
         span = _flag_span(data, words, flag)

@@ -121,6 +121,8 @@ def main(lab: Lab) -> None:
     model = torch.nn.parallel.DistributedDataParallel(tiny_model(torch))
     optimizer = torch.optim.AdamW(model.parameters())
     port = int(lab.await_file("rollout.port")) if lab.rank == 0 else 0
+    if lab.rank == 0:
+        say_line("INFO:trl.extras.vllm_client:Server is up!")
     for step in range(1, lab.settings.steps + 1):
         count = torch.zeros(1)
         if lab.rank == 0:

@@ -1,11 +1,11 @@
-"""FSDP2: a rank whose batch has no image skips the vision tower."""
+"""DDP: a rank whose batch has no image skips the vision tower."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from unstall.experiments.child import Lab
-from unstall.experiments.scenario import Change, Scenario, Waits
+from unstall.experiments.scenario import Change, Says, Scenario, Waits
 from unstall.experiments.scenarios._training import log_step
 from unstall.model.text import say
 
@@ -14,25 +14,28 @@ SCENARIO = Scenario(
     causes=("data-dependent-graph",),
     title=say("a rank without an image in its batch skips the vision tower"),
     about=say(
-        "The model is sharded, so a module's parameters are gathered when it runs. From the "
-        "third step on rank 1 has a batch of text only and skips the vision tower: it gathers "
-        "the language model while the others gather the tower."
+        "From the third step on rank 1 has a batch of text only and skips the vision tower: its "
+        "gradients never arrive, so its buckets are never reduced. The others wait for it; rank 1 "
+        "goes on to the next step and fails there."
     ),
     module="missing_module",
     changes=(
         Change("dummy-input", say("a batch without images runs a blank image, weighted with zero")),
-        Change("leaf-module", say("tower and language model are gathered together, as one unit")),
+        Change("find-unused", say("DDP looks for parameters that a step does not use")),
     ),
-    fingerprint=(Waits("trainer rank", "forward"),),
+    fingerprint=(
+        Waits("trainer rank 0", "backward"),
+        Says("trainer", "Expected to have finished reduction in the prior iteration"),
+    ),
     expect="failure",
     steps=10,
     by=3,
-    gather=2.0,
+    gather=1.0,
 )
 
 
 def build(torch: Any) -> Any:
-    """A vision tower and a language model of different sizes."""
+    """A vision tower and a language model."""
     nn = torch.nn
 
     class VisionLanguageModel(nn.Module):  # type: ignore[misc, name-defined]
@@ -54,15 +57,9 @@ def main(lab: Lab) -> None:
     """Train on batches some of which have no image."""
     torch = lab.torch()
     dist = lab.join()
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh("cpu", (lab.world,))
-    model = build(torch)
-    if not lab.changed("leaf-module"):
-        fully_shard(model.vision_tower, mesh=mesh)
-        fully_shard(model.language_model, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    model = torch.nn.parallel.DistributedDataParallel(
+        build(torch), find_unused_parameters=lab.changed("find-unused")
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(1, lab.settings.steps + 1):
         text_only = lab.settings.fault and step >= 3 and lab.rank == 1

@@ -25,6 +25,7 @@ SCENARIO = Scenario(
         Waits("trainer rank 0", "send_forward_recv_backward"),
         Waits("trainer rank 1", "send_backward_recv_forward"),
     ),
+    ranks=4,
     steps=10,
     by=3,
 )
@@ -63,7 +64,7 @@ def exchange(lab: Lab, dist: object, peer: int, receive_first: bool) -> None:
 
 
 def main(lab: Lab) -> None:
-    """Run a pipeline of as many stages as ranks."""
+    """Run a pipeline of as many stages as ranks; neighbours exchange in pairs."""
     lab.torch()
     dist = lab.join()
     for step in range(1, lab.settings.steps + 1):

@@ -20,9 +20,9 @@ SCENARIO = Scenario(
     causes=("driver-stall",),
     title=say("a proxy from the environment swallows requests to localhost"),
     about=say(
-        "http_proxy is set and no_proxy is not, so that rank 0's request to the reward server "
-        "on the same host goes to the proxy, which accepts it and never answers. The server "
-        "sees no request."
+        "http_proxy is set and no_proxy is not, so that the driver's request to the reward "
+        "server on the same host goes to the proxy, which accepts it and never answers. The "
+        "server sees no request."
     ),
     module="proxy_in_the_way",
     programs=(
@@ -34,8 +34,10 @@ SCENARIO = Scenario(
         Change("no-proxy", say("no_proxy names the hosts that are to be reached directly")),
         Change("request-timeout", say("a request without an answer is given up and sent directly")),
     ),
-    fingerprint=(Waits("trainer rank 0", "score"), Waits("trainer rank 1", "broadcast")),
-    ranks=3,
+    fingerprint=(Waits("trainer rank 0", "compute_score"),),
+    ranks=1,
+    least=1,
+    most=1,
     steps=4,
     by=0,
     stall=5.0,
@@ -78,7 +80,7 @@ def be_server(lab: Lab) -> None:
     server.serve_forever()
 
 
-def score(lab: Lab, port: int) -> float:
+def compute_score(lab: Lab, port: int) -> float:
     """Ask the reward server."""
     url = f"http://127.0.0.1:{port}/score"
     request = urllib.request.Request(url, b"{}", method="POST")
@@ -116,7 +118,7 @@ def main(lab: Lab) -> None:
         reward = torch.zeros(1)
         if lab.rank == 0:
             say_line("Computing rewards")
-            reward += score(lab, port)
+            reward += compute_score(lab, port)
         dist.broadcast(reward, src=0)
         loss = model(torch.randn(8, 16)).square().mean()
         loss.backward()

@@ -16,14 +16,14 @@ SCENARIO = Scenario(
     title=say("shared memory is too small for the loader's workers"),
     about=say(
         "Workers of a DataLoader hand batches over through shared memory. /dev/shm is as small "
-        "as a container's default: writing beyond it is a bus error in the worker."
+        "as a container's default: allocating beyond it fails in the worker."
     ),
     module="small_shm",
     changes=(
         Change("larger-shm", say("a larger /dev/shm (docker run --shm-size)")),
         Change("no-workers", say("num_workers=0: batches are made in the rank itself")),
     ),
-    fingerprint=(Says("trainer", "Bus error"), Ended("trainer", 1)),
+    fingerprint=(Says("trainer", "unable to allocate shared memory"), Ended("trainer", 1)),
     expect="failure",
     steps=4,
     by=1,

@@ -15,13 +15,15 @@ SCENARIO = Scenario(
     causes=("driver-stall",),
     title=say("a reward function runs generated code that never ends"),
     about=say(
-        "Rank 0 runs a generated program to judge it, without a limit. One of them never ends; "
-        "the other ranks wait for the rewards in a broadcast."
+        "The driver runs a generated program to judge it, without a limit. One of them never "
+        "ends: no collective runs and no watchdog speaks."
     ),
     module="stuck_reward",
     changes=(Change("per-sample-timeout", say("each program is stopped after a limit")),),
-    fingerprint=(Waits("trainer rank 0", "compute_reward"), Waits("trainer rank 1", "broadcast")),
-    ranks=4,
+    fingerprint=(Waits("trainer rank 0", "compute_reward"),),
+    ranks=1,
+    least=1,
+    most=1,
     steps=6,
     by=3,
     stall=6.0,

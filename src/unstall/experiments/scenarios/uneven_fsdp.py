@@ -37,6 +37,7 @@ def reduce_loss(total: float) -> float:
     import torch
     import torch.distributed as dist
 
+    dist.barrier()
     value = torch.tensor([total])
     dist.all_reduce(value)
     return float(value)
