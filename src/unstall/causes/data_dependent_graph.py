@@ -250,7 +250,17 @@ def _unused(job: Job, unused: PythonException) -> Finding:
                 source="PyTorch torch/csrc/distributed/c10d/reducer.cpp",
             ),
         ),
-        fixes=_fixes(job, program),
+        fixes=(
+            Fix(
+                say(
+                    "parameters that never get a gradient: remove or freeze them (requires_grad), "
+                    "or find_unused_parameters=True"
+                )
+            ),
+            *_fixes(job, program),
+        ),
+        # the check does not tell whether the graph differs by rank or never uses the parameters
+        ceiling=0.8,
         next_step=say(
             "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters without a gradient; see which "
             "batches skip them"

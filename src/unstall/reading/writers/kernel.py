@@ -99,9 +99,10 @@ class KernelLog(Sentences):
             _constraint,
         ),
         Pattern(
-            "has fallen off the bus",
+            "fallen off the bus",
             re.compile(
                 r"GPU (?:at (?:PCI:)?([0-9a-fA-F:.]{5,20})(?:: GPU-\S{1,60})? )?has fallen off"
+                r"|NVRM: {1,8}fallen off the bus and is not responding"
             ),
             _fallen,
         ),

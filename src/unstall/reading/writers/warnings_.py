@@ -129,8 +129,11 @@ class Warnings(Sentences):
         ),
         _warning(
             "undefined-symbol",
-            "symbol lookup error",
-            r"symbol lookup error: .{1,300}undefined symbol: ?([\w@.]{1,200})",
+            "undefined symbol",
+            # the loader's own line, or its words quoted alone; what a program caught stands behind
+            # words of its own
+            r"(?:symbol lookup error: .{1,300}|^[\s`*>#'\"]{0,8}[\w./+-]{1,300}\.so[\d.]{0,12}: )"
+            r"undefined symbol: ?([\w@.]{1,200})",
             "symbol",
         ),
         _warning(
