@@ -8,7 +8,7 @@ import msgspec
 
 from unstall.experiments import statistics
 from unstall.experiments.outcome import Run
-from unstall.model.text import Text, say
+from unstall.model.text import Text, verbatim
 
 #: Most runs of A and of B each where the caller does not say how many.
 MOST = statistics.LOOKS[-1]
@@ -111,8 +111,8 @@ def compare(
 
 
 def _enough(a: list[Run], b: list[Run], alpha: float) -> bool:
-    tally_a = Tally(label=say("A"), runs=tuple(a))
-    tally_b = Tally(label=say("B"), runs=tuple(b))
+    tally_a = Tally(label=verbatim("A"), runs=tuple(a))
+    tally_b = Tally(label=verbatim("B"), runs=tuple(b))
     if len(a) >= 4 and not tally_a.bad:
         return True
     if len(b) >= 4 and len(tally_b.bad) >= max(2, len(tally_a.bad)):

@@ -159,8 +159,8 @@ def _diagnosed(page: Page, scenario: Scenario, closing: Closing) -> list[str]:
 def comparison(found: Comparison, console: Console, language: str) -> None:
     """A against B: what happened, how sure it is, what follows."""
     page = Page(console, language)
-    page.row(say("A"), _side(page, found.a))
-    page.row(say("B"), _side(page, found.b))
+    page.row(verbatim("A"), _side(page, found.a))
+    page.row(verbatim("B"), _side(page, found.b))
     console.print()
     sure = [
         page.words(

@@ -17,13 +17,13 @@ SCENARIO = Scenario(
     causes=("engine-desync",),
     title=say("engines of a rollout server fall out of step between two waves"),
     about=say(
-        "A GRPO trainer asks a rollout server over HTTP for completions. The server's data- "
-        "parallel engines make one all-reduce in every step and agree every 32 steps whether "
-        "anyone has unfinished requests. Its front ends submit requests one by one while the "
-        "engines already run, and preparing an image takes as long as a short completion: now "
-        "and then everything known is finished at such a vote while one front end still "
-        "prepares. The wave ends, the late request begins a new one, and its first all-reduce "
-        "waits for an engine that is idle."
+        "A GRPO trainer asks a rollout server over HTTP for completions. The server's "
+        "data-parallel engines make one all-reduce in every step and agree every 32 steps "
+        "whether anyone has unfinished requests. Its front ends submit requests one by one "
+        "while the engines already run, and preparing an image takes as long as a short "
+        "completion: now and then everything known is finished at such a vote while one front "
+        "end still prepares. The wave ends, the late request begins a new one, and its first "
+        "all-reduce waits for an engine that is idle."
     ),
     module="grpo_rollout_server",
     programs=(
