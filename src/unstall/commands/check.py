@@ -87,11 +87,14 @@ def check(
     found = gather(scripts or [], sys.stdin.buffer if "-" in (scripts or []) else None)
     for problem in found.problems:
         typer.echo(f"unstall: {problem}", err=True)
-    plan = read_plan(found.scripts, found.configs, {**found.versions, **versions})
     if environment:
         from unstall.launch.machine import look, with_machine
 
-        plan = with_machine(plan, look())
+        machine = look()
+        versions = {**machine.versions, **found.versions, **versions}
+        plan = with_machine(read_plan(found.scripts, found.configs, versions), machine)
+    else:
+        plan = read_plan(found.scripts, found.configs, {**found.versions, **versions})
     _report(plan, as_json, as_markdown, as_sarif, verbose, output, language.value)
     if any(j.judgement == "conflict" for j in plan.judgements):
         raise typer.Exit(1)

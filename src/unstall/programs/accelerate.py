@@ -1,6 +1,6 @@
 """``accelerate launch``.
 
-Source: Accelerate 1.x ``commands/launch.py`` (flags), ``utils/launch.py`` (port 29500 by default,
+Source: Accelerate 1.10.0 ``commands/launch.py`` (flags), ``utils/launch.py`` (port 29500 by default,
 ``--gpu_ids`` becomes CUDA_VISIBLE_DEVICES, a port in use makes it choose another on one machine),
 ``commands/config/config_args.py`` (keys of the configuration file).
 """
@@ -34,7 +34,12 @@ _SWITCHES = frozenset(
         "tpu_cluster",
         "no_tpu_cluster",
         "enable_cpu_affinity",
-        "same_network_flag",
+        "same_network",
+        "downcast_bf16",
+        "dynamo_use_dynamic",
+        "dynamo_use_fullgraph",
+        "dynamo_use_regional_compilation",
+        "fp8_use_autocast_during_eval",
         "megatron_lm_use_custom_fsdp",
     ]
 )

@@ -49,7 +49,7 @@ def _row(context: Context, name: str) -> Judgement | None:
     if not having:
         return _not_arriving(name, lost, values)
     where = places(*(la.environment[name] for la in having))
-    if reader is None or (name.startswith("VLLM_") and not may_read(name)):
+    if reader is None or (name.startswith("VLLM_") and not may_read(name, context.versions.get("vllm"))):
         return _own(context, name, having, values)
     reading = [la for la in having if name not in la.ignores]
     deaf = [la for la in having if name in la.ignores]

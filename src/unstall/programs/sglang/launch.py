@@ -1,9 +1,12 @@
-"""SGLang: ``python -m sglang.launch_server`` and its router.
+"""SGLang: ``python -m sglang.launch_server``, ``sglang serve`` and its router.
 
-Source: SGLang 0.5 ``srt/server_args.py`` (host 127.0.0.1, port 30000; ``--dist-init-addr``;
-``--nccl-port`` else a free port near the HTTP port; ``--dist-timeout`` in seconds, none by default,
-then NCCL's; ``--watchdog-timeout`` 300 s; ``--base-gpu-id``; with ``--enable-dp-attention`` the
-data-parallel ranks share the tensor-parallel ones), ``entrypoints/engine.py``.
+Sources, read in SGLang 0.4.5 to 0.5.19: ``srt/server_args.py`` (host 127.0.0.1, port 30000; flags
+and their other spellings, which argparse also lets users cut short: ``--tp``, ``--dp``;
+``--dist-init-addr``, also ``--nccl-init-addr``; ``--nccl-port``, else a port near the HTTP port or,
+from 0.5.9 on, one asked of the system; ``--dist-timeout`` in seconds, none by default, then NCCL's;
+``--watchdog-timeout`` 300 s; ``--base-gpu-id``; with ``--enable-dp-attention`` the data-parallel
+ranks share the tensor-parallel ones), ``srt/environ.py`` (MASTER_ADDR and MASTER_PORT count only
+with ``SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE=env://``, from 0.5.9 on), ``cli/main.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from unstall.model.plan import Parallel, Port, Timeout, Value
 from unstall.model.text import say
 from unstall.programs import training
 from unstall.programs.base import Launch, default, parse_flags, picked, seconds
+from unstall.programs.sglang.switches import SWITCHES
 
 NAME = "sglang"
 _ALIASES = {
@@ -25,26 +29,13 @@ _ALIASES = {
     "--pipeline-parallel-size": "pp_size",
     "--ep": "ep_size",
     "--expert-parallel-size": "ep_size",
+    "--attention-context-parallel-size": "attn_cp_size",
+    "--moe-data-parallel-size": "moe_dp_size",
+    "--decode-context-parallel-size": "dcp_size",
+    "--nccl-init-addr": "dist_init_addr",
+    "--dist-init": "dist_init_addr",
     "--model": "model_path",
 }
-_SWITCHES = frozenset(
-    [
-        "trust_remote_code",
-        "enable_dp_attention",
-        "enable_ep_moe",
-        "enable_deepep_moe",
-        "disable_cuda_graph",
-        "disable_radix_cache",
-        "enable_metrics",
-        "log_requests",
-        "skip_server_warmup",
-        "enable_torch_compile",
-        "enable_memory_saver",
-        "disable_custom_all_reduce",
-        "enable_p2p_check",
-        "is_embedding",
-    ]
-)
 
 
 def claims(words: Sequence[Value]) -> bool:
@@ -62,7 +53,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     """Its flags, ports and sizes."""
     texts = [w.text for w in launch.words]
     start = next((n + 1 for n, t in enumerate(texts) if t.endswith(".launch_server")), 2)
-    flags, operands = parse_flags(launch.words[start:], short=_ALIASES, switches=_SWITCHES)
+    flags, operands = parse_flags(launch.words[start:], short=_ALIASES, switches=SWITCHES)
     if operands and "model_path" not in flags:
         flags["model_path"] = operands[0]
     launch.flags.update(flags)
@@ -121,7 +112,9 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
         training.nccl_default(launch)
     watchdog = launch.flag("watchdog_timeout") or default(300)
     launch.timeouts.append(Timeout("watchdog_timeout", seconds(watchdog), "engine", watchdog))
-    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "NODE_RANK", "NNODES"):
+    method = launch.variable("SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE")
+    own = ("MASTER_ADDR", "MASTER_PORT") if method is None or method.text != "env://" else ()
+    for name in (*own, "RANK", "WORLD_SIZE", "NODE_RANK", "NNODES"):
         launch.ignores[name] = say(
             "SGLang takes --dist-init-addr, --nnodes and --node-rank, not {name}", name=name
         )

@@ -1,11 +1,14 @@
 """``vllm serve`` and its older entry points.
 
-Sources: vLLM 0.11 ``engine/arg_utils.py`` (flags and short forms), ``config/parallel.py``
-(``data_parallel_master_port``: an open port asked for at start unless ``VLLM_DP_SIZE`` is used;
-``data_parallel_rpc_port`` 29550), ``entrypoints/openai/cli_args.py`` (port 8000), ``envs.py``
-(VLLM_PORT is the first internal port, not the HTTP port), ``utils/get_open_port``. No time-out is
-given to ``init_process_group``: NCCL's default holds. MASTER_ADDR and MASTER_PORT are not read by
-the multiprocessing executor, which makes its own init method.
+Sources, read in vLLM 0.8.0 to 0.33.0: ``engine/arg_utils.py`` (flags; short forms since 0.9,
+``-n`` and ``-r`` since 0.11.1), ``entrypoints/*/cli_args.py`` (port 8000, every address),
+``config/parallel.py`` (the data-parallel rendezvous is a port asked for at start, since 0.9, where
+a data-parallel size is given, else ``VLLM_DP_MASTER_PORT``; ``data_parallel_rpc_port`` 29550 since
+0.9, bound only where engines are elsewhere: ``v1/engine/utils.py``; ``nnodes``, ``master_addr``
+127.0.0.1 and ``master_port`` 29501 since 0.11.1; ``distributed_timeout_seconds`` since 0.18, none
+by default, so that NCCL's holds; ``cpu_distributed_timeout_seconds`` since 0.22), ``envs.py``
+(VLLM_PORT is the first internal port, not the HTTP port). MASTER_ADDR and MASTER_PORT are not read
+by the multiprocessing executor, which makes its own init method.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from unstall.programs.base import (
     picked,
     seconds,
 )
+from unstall.programs.vllm.switches import SWITCHES
 
 NAME = "vllm"
 _SHORT = {
@@ -31,40 +35,28 @@ _SHORT = {
     "-dpl": "data_parallel_size_local",
     "-dpa": "data_parallel_address",
     "-dpp": "data_parallel_rpc_port",
+    "-dpn": "data_parallel_rank",
     "-dpr": "data_parallel_start_rank",
     "-dpb": "data_parallel_backend",
+    "-dph": "data_parallel_hybrid_lb",
+    "-dpe": "data_parallel_external_lb",
+    "-dpm": "data_parallel_multi_port_external_lb",
     "-dcp": "decode_context_parallel_size",
+    "-pcp": "prefill_context_parallel_size",
+    "-ep": "enable_expert_parallel",
     "-n": "nnodes",
     "-r": "node_rank",
     "-q": "quantization",
     "-asc": "api_server_count",
     "-O": "compilation_config",
-    "-dpn": "data_parallel_rank",
+    "-cc": "compilation_config",
+    "-ac": "attention_config",
+    "-sc": "speculative_config",
+    "-dc": "diffusion_config",
 }
-_SWITCHES = frozenset(
-    [
-        "enforce_eager",
-        "trust_remote_code",
-        "enable_expert_parallel",
-        "disable_custom_all_reduce",
-        "headless",
-        "enable_prefix_caching",
-        "no_enable_prefix_caching",
-        "enable_chunked_prefill",
-        "disable_log_requests",
-        "disable_log_stats",
-        "enable_lora",
-        "enable_auto_tool_choice",
-        "enable_reasoning",
-        "enable_sleep_mode",
-        "data_parallel_hybrid_lb",
-        "data_parallel_external_lb",
-        "async_scheduling",
-        "enable_log_requests",
-        "disable_frontend_multiprocessing",
-        "skip_mm_profiling",
-    ]
-)
+_NO_VALUE = SWITCHES | {f"no_{name}" for name in SWITCHES}
+MESSAGING = 29550
+RENDEZVOUS = 29501
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 
 
@@ -81,7 +73,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     """Its flags, ports and sizes."""
     texts = [w.text for w in launch.words]
     start = next((n + 1 for n, t in enumerate(texts) if t in _MODULES), 2)
-    flags, operands = parse_flags(launch.words[start:], short=_SHORT, switches=_SWITCHES)
+    flags, operands = parse_flags(launch.words[start:], short=_SHORT, switches=_NO_VALUE)
     if operands and "model" not in flags and start == 2:
         flags["model"] = operands[0]
     launch.flags.update(flags)
@@ -108,11 +100,16 @@ def serve(launch: Launch, origins: dict[str, str], prefix: str = "") -> None:
             and found.text.lower() not in ("false", "0")
         ),
     )
+    launch.nodes = launch.number("nnodes", default=1)
+    launch.node_rank = launch.node_rank or launch.flag("node_rank")
     if tensor is not None and data is not None and pipeline is not None:
         local = launch.number(prefix + "data_parallel_size_local")
+        if launch.flag("data_parallel_rank", "data_parallel_external_lb") is not None:
+            local = local or 1  # each server is one engine of them all
         launch.processes = tensor * data * pipeline
         launch.per_node = tensor * pipeline * (local if local is not None else data)
-    launch.nodes = launch.number("nnodes", default=1)
+        if launch.nodes is not None and launch.nodes > 1 and local is None:
+            launch.per_node = -(-launch.per_node // launch.nodes)
     for name, fallback in (("tensor_parallel_size", 1), ("data_parallel_size", 1)):
         launch.settings[name.replace("_", " ")] = launch.flag(prefix + name) or default(fallback)
     if launch.flag(prefix + "pipeline_parallel_size") is not None:
@@ -132,10 +129,11 @@ def serve(launch: Launch, origins: dict[str, str], prefix: str = "") -> None:
         if data is not None and data > 1:
             _data_parallel_ports(launch, origins)
         master = launch.flag("master_port")
-        if master is not None:
-            launch.ports.append(
-                Port("rendezvous", master, host=launch.flag("master_addr"), picked="fixed")
-            )
+        if master is not None or launch.nodes != 1:
+            host = launch.flag("master_addr") or default("127.0.0.1")
+            value = master or default(RENDEZVOUS)
+            launch.ports.append(Port("rendezvous", value, host=host, picked="fixed"))
+            launch.job = f"{host.token or host.text}:{value.token or value.text}"
     limits(launch)
     what = say("vLLM makes its own rendezvous and asks the system for the port")
     for name in ("MASTER_ADDR", "MASTER_PORT"):
@@ -153,13 +151,22 @@ def serve(launch: Launch, origins: dict[str, str], prefix: str = "") -> None:
 
 
 def _data_parallel_ports(launch: Launch, origins: dict[str, str]) -> None:
+    """The front end's port for engines elsewhere, and the rendezvous of all engines."""
     rpc = launch.flag("data_parallel_rpc_port")
     address = launch.flag("data_parallel_address")
     local = launch.number("data_parallel_size_local")
-    if rpc is not None or address is not None or local is not None:
-        value = rpc or default(29550)
+    rank = launch.number("data_parallel_rank", default=0)
+    elsewhere = local is not None and local != launch.parallel.data
+    if rpc is not None or address is not None or elsewhere:
+        value = rpc or default(MESSAGING)
         launch.ports.append(
-            Port("data-parallel messaging", value, host=address, picked=picked(value, origins))
+            Port(
+                "data-parallel messaging",
+                value,
+                listens=rank == 0 and launch.flag("headless") is None,
+                host=address,
+                picked=picked(value, origins),
+            )
         )
     launch.ports.append(
         Port("data-parallel rendezvous", default("0"), host=address, picked="reserved-late")
@@ -176,6 +183,11 @@ def limits(launch: Launch) -> None:
     else:
         launch.timeouts.append(
             Timeout("NCCL default", NCCL_DEFAULT_MS, "process groups", default("600 s"))
+        )
+    processor = launch.flag("cpu_distributed_timeout_seconds")
+    if processor is not None:
+        launch.timeouts.append(
+            Timeout("cpu_distributed_timeout_seconds", seconds(processor), "gloo groups", processor)
         )
     execute = launch.variable("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS")
     if execute is not None:
