@@ -243,8 +243,14 @@ def _cuts(data: bytes, command: Node, edits: Edits) -> list[tuple[int, int, byte
                 )
             )
         start, end, _ = span
-        while start > 0 and data[start - 1 : start] == b" ":
-            start -= 1
+        first = start
+        while first > 0 and data[first - 1 : first] == b" ":
+            first -= 1
+        if data[first - 1 : first] == b"\n":  # keep the line's indentation
+            while data[end : end + 1] == b" ":
+                end += 1
+        else:
+            start = first
         found.append((start, end, b""))
     for name, value in edits.env.items():
         own = next(

@@ -61,7 +61,12 @@ def log_step(lab: Lab, step: int, loss: float, **more: float) -> None:
 
 
 def progress_bar(lab: Lab, label: str, done: int, total: int) -> None:
-    """Rank 0's progress bar, as tqdm prints it at its end."""
-    if lab.rank == 0 and done == total:
-        full = "█" * 10
-        say_line(f"{label}: 100%|{full}| {done}/{total} [00:01<00:00, 21.37it/s]")
+    """This rank's progress bar, as tqdm prints it; every fifth state and the last ones."""
+    if done % 5 and done < total - 1:
+        return
+    share = done / total
+    full = "█" * int(10 * share)
+    say_line(
+        f"[rank{lab.rank}]: {label}: {int(100 * share):3d}%|{full:10s}| {done}/{total} "
+        "[00:01<00:00, 21.37it/s]"
+    )

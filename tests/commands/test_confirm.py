@@ -1,0 +1,109 @@
+"""``unstall confirm`` as a user calls it."""
+
+import json
+import sys
+
+import pytest
+
+from tests.commands.running import unstall
+
+TRAIN = """
+import argparse, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--overlap", default="true")
+parser.add_argument("--max_steps", type=int)
+given = parser.parse_args()
+for step in range(1, given.max_steps + 1):
+    print({"loss": 1.0 / step, "global_step/max_steps": f"{step}/{given.max_steps}"}, flush=True)
+    if step == 5 and given.overlap == "true":
+        time.sleep(600)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    path = tmp_path / "launch.sh"
+    path.write_text(f"cd {tmp_path}\n{sys.executable} train.py --overlap true --max_steps 9\n")
+    return path
+
+
+def confirm(script, *words):
+    return unstall("confirm", "--script", script, "-o", script.parent / "out", *words)
+
+
+def test_a_flag_of_a_script_is_confirmed_and_the_script_untouched(script):
+    before = script.read_text()
+    done = confirm(
+        script, "--set", "trainer.overlap=false", "--stall", "4", "-n", "2", "--alpha", "0.2",
+        "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    content = json.loads(done.stdout)
+    assert content["answer"] == "confirmed"
+    assert [run["step"] for run in content["a"]["runs"]] == [5, 5]
+    assert [run["outcome"] for run in content["b"]["runs"]] == ["finished", "finished"]
+    assert "+" + before.splitlines()[1].replace("true", "false") in content["patch"]
+    assert script.read_text() == before
+    assert sorted(p.name for p in script.parent.iterdir()) == ["launch.sh", "out", "train.py"]
+    assert (script.parent / "out" / "A1" / "evidence" / "run.log").exists()
+
+
+def test_until_a_step(script):
+    done = confirm(
+        script, "--set", "trainer.max_steps=3", "--until", "step>=3", "--stall", "4", "-n", "1",
+        "--json",
+    )  # fmt: skip
+    content = json.loads(done.stdout)
+    assert content["a"]["finished"] == 1
+    assert content["answer"] == "not-reproduced"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--set", "server.port=1"], "names no program"),
+        (["--unset", "trainer.lr"], "is not given the flag"),
+        (["--set", "trainer.overlap"], "is not PROGRAM.FLAG=VALUE"),
+        (["--env", "X"], "is not NAME=VALUE"),
+        ([], "Say what to change"),
+        (["--set", "trainer.overlap=false", "--until", "["], "no regular expression"),
+    ],
+)
+def test_what_does_not_fit_is_told_and_nothing_runs(script, words, told):
+    done = confirm(script, *words)
+    assert done.returncode == 2
+    assert told in done.stderr.decode()
+    assert not (script.parent / "out").exists()
+
+
+def test_a_script_that_never_starts(tmp_path):
+    path = tmp_path / "launch.sh"
+    path.write_text(f"{sys.executable} train_missing.py --lr 1\n")
+    done = unstall("confirm", "--script", path, "--set", "trainer.lr=2", "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert "ended at once" in done.stderr.decode()
+
+
+def test_a_scenario_or_a_script_must_be_named():
+    assert unstall("confirm").returncode == 2
+
+
+def test_an_unknown_change_names_those_there_are():
+    done = unstall("confirm", "late-tokenizing", "--change", "pray")
+    assert done.returncode == 2
+    assert "longer-timeout" in done.stderr.decode()
+
+
+def test_a_scenario_is_confirmed(tmp_path):
+    pytest.importorskip("torch")
+    done = unstall(
+        "confirm", "size-mismatch", "--change", "pad", "-n", "2", "--alpha", "0.2",
+        "-o", tmp_path / "out", "--json", limit=600,
+    )  # fmt: skip
+    content = json.loads(done.stdout)
+    assert content["answer"] == "confirmed"
+    assert content["a"]["failed"] + content["a"]["hung"] == 2
+    assert content["b"]["finished"] == 2
+    assert (tmp_path / "out" / "B2" / "run.json").exists()

@@ -1,0 +1,95 @@
+"""Real processes: faults show and are diagnosed as their causes, changes let runs finish.
+
+A shortened set; ``python -m unstall.experiments.prove -n 10`` runs all of it.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from unstall.experiments import tree
+from unstall.experiments.choose import settings_for
+from unstall.experiments.closing import close
+from unstall.experiments.library import find
+from unstall.experiments.nurse import Nurse
+from unstall.experiments.runner import run_scenario
+
+pytest.importorskip("torch")
+pytest.importorskip("psutil")
+
+
+@pytest.fixture(scope="module")
+def nurse():
+    with Nurse() as one:
+        yield one
+
+
+def run(nurse, folder, name, **more):
+    scenario = find(name)[0]
+    settings = settings_for(scenario, **more)
+    return scenario, run_scenario(scenario, settings, folder, nurse)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["late-tokenizing", "pipeline-order", "port-taken", "two-group-order", "wrong-interface"],
+)
+def test_a_fault_shows_and_its_evidence_is_diagnosed_as_its_cause(nurse, tmp_path, name):
+    scenario, done = run(nurse, tmp_path, name)
+    assert done.outcome in ("hung", "failed")
+    closing = close(scenario, done)
+    assert closing.verdict == scenario.causes[0]
+    assert [mark.text.render() for mark in closing.marks if not mark.found] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("two-group-order", "same-order"),
+        ("size-mismatch", "pad"),
+        ("late-tokenizing", "share-the-work"),
+    ],
+)
+def test_a_change_lets_it_finish(nurse, tmp_path, name, change):
+    _, done = run(nurse, tmp_path, name, changes=(change,))
+    assert done.outcome == "finished"
+
+
+def test_engines_fall_out_of_step_by_themselves(nurse, tmp_path):
+    """Nothing waits on purpose: larger images only make the race come sooner."""
+    scenario, done = run(nurse, tmp_path, "grpo-rollout-server", sizes=["kilopixels=120"])
+    assert done.outcome == "hung"
+    closing = close(scenario, done)
+    assert closing.verdict == "engine-desync"
+    assert [mark.text.render() for mark in closing.marks if not mark.found] == []
+
+
+def test_independent_engines_do_not(nurse, tmp_path):
+    _, done = run(
+        nurse, tmp_path, "grpo-rollout-server", changes=("independent-engines",), steps=60,
+        sizes=["kilopixels=120"],
+    )  # fmt: skip
+    assert done.outcome == "finished"
+    assert done.step == 60
+
+
+def test_nothing_is_left_behind(nurse, tmp_path):
+    """Processes, shared-memory segments and temporary folders of a run are gone after it."""
+    temporary = Path(tempfile.gettempdir())
+    segments = tree.segments()
+    before = set(temporary.glob("unstall-*"))
+    _, done = run(nurse, tmp_path, "size-mismatch")
+    assert done.survivors == ()
+    assert tree.below(nurse.pid) == []
+    assert {path for path in temporary.glob("unstall-*") if path.is_dir()} <= before
+    assert not any(f"_{pid}_" in name for pid in done.pids for name in tree.segments() - segments)
+
+
+def test_a_closed_nurse_leaves_no_process(tmp_path):
+    own = set(tree.below(os.getpid()))
+    with Nurse() as one:
+        run(one, tmp_path, "wrong-interface")
+        assert set(tree.below(os.getpid())) - own
+    assert set(tree.below(os.getpid())) <= own
