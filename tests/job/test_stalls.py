@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.making import heard, moment, status, timeout
-from unstall.job.stalls import find_stalls
-from unstall.model.facts import GroupTag
+from unstall.job import build
+from unstall.job.stalls import MOST, find_stalls
+from unstall.model.facts import Fact, GroupTag
+from unstall.model.plan import Plan
 
 DEFAULT = GroupTag(0, "0", "default_pg")
 
@@ -120,3 +122,31 @@ def test_every_timeout_finds_a_stall_of_its_group(rows: list[tuple[int, int, str
             assert (guid, rank) in waiting
         else:
             assert any(w == rank for _, w in waiting), (rank, seq)
+
+
+def test_of_many_groups_the_ones_that_began_first_are_looked_at() -> None:
+    """A thousand groups that stood still are not held against each other."""
+    facts: list[Fact] = []
+    for number in range(10 * MOST):
+        tag = GroupTag(number, str(number), f"g{number}")
+        at = moment("10:00:00").earlier(-1000.0 * (10 * MOST - number))
+        facts.append(timeout(number, 7, 2 * number + 1, tag=tag, at=at))
+        facts.append(status(number, 8, 6, 2 * number + 2, tag=tag))
+    blocked = build(facts, Plan()).blocked
+    assert len(blocked) == MOST
+    assert [one.stall.tag.pg_id for one in blocked[:2]] == [10 * MOST - 1, 10 * MOST - 2]
+    assert set(blocked[0].stall.statuses) == {10 * MOST - 1}
+
+
+def test_words_of_another_group_are_hearsay_in_this_one() -> None:
+    """A rank that tells of a signal in two groups has a status in each and was heard in neither."""
+    other = GroupTag(3, "3", "dp")
+    facts = [
+        timeout(0, 9, 1, tag=DEFAULT),
+        status(1, 8, 8, 2, tag=DEFAULT, reason="remote-dump"),
+        status(1, 4, 4, 3, tag=other, reason="remote-dump"),
+        status(2, 4, 4, 4, tag=other, reason="remote-dump"),
+    ]
+    (stall,) = find_stalls(facts)
+    assert set(stall.statuses) == {1}
+    assert {rank: fact.place.line for rank, fact in stall.heard.items()} == {1: 3, 2: 4}

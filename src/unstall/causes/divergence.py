@@ -341,11 +341,12 @@ def _small(blocked: Blocked) -> bool:
 def splits(job: Job) -> list[Split]:
     """Pairs of groups of one training program in which different ranks began to wait together."""
     found: list[Split] = []
+    order = {id(blocked): index for index, blocked in enumerate(job.blocked)}
     for index, blocked in enumerate(job.blocked):
         if blocked.program is not None and blocked.program.role in SERVING:
             continue
         for other, _ in elsewhere(job, blocked):
-            if other in job.blocked[index + 1 :] and _named(other) and _named(blocked):
+            if order[id(other)] > index and _named(other) and _named(blocked):
                 pair = (blocked, other)
                 if _small(other) and not _small(blocked):
                     pair = (other, blocked)

@@ -14,7 +14,7 @@ import msgspec
 from unstall.job.chronology import Chronology
 from unstall.job.deaths import Death, death_of
 from unstall.job.owners import Owners, implied_programs
-from unstall.job.stalls import Stall, find_stalls
+from unstall.job.stalls import MOST, Stall, Words, beginning, gather, hear
 from unstall.model.facts import (
     CollectiveTimeout,
     DumpSignalObserved,
@@ -197,7 +197,7 @@ def _blocked(job: Job) -> Iterable[Blocked]:
     Time-outs of different programs are kept apart before they are compared: by the program that
     said them where that is known, and by their time-out, which is one for each group.
     """
-    divided: dict[tuple[str | None, int | None], list[Fact]] = defaultdict(list)
+    divided: dict[tuple[str | None, int | None], list[CollectiveTimeout]] = defaultdict(list)
     words: list[Fact] = []
     for fact in job.facts:
         if isinstance(fact, CollectiveTimeout):
@@ -205,19 +205,15 @@ def _blocked(job: Job) -> Iterable[Blocked]:
             divided[(owner.label if owner else None, fact.work.timeout_ms)].append(fact)
         elif isinstance(fact, (GroupStatus, DumpSignalObserved)):
             words.append(fact)
-    stalls: list[tuple[Stall, str | None]] = []
+    stalls: list[tuple[Stall, str | None, list[CollectiveTimeout]]] = []
     for (label, _), members in divided.items():
-        spoke = _spoken([*members, *words])
-        stalls.extend((stall, label) for stall in find_stalls([*members, *words], spoke))
-    stalls.sort(key=lambda pair: _start(pair[0]))
-    for stall, label in stalls:
+        stalls.extend((stall, label, members) for stall in gather(members))
+    stalls.sort(key=lambda one: beginning(one[0]))
+    said, others = Words.of(words), _spoken(words)
+    for stall, label, members in stalls[:MOST]:
+        spoke = _spoken(members)
+        hear(stall, said, others if spoke <= others else spoke | others)
         yield _place(job, stall, label)
-
-
-def _start(stall: Stall) -> tuple[bool, float, int]:
-    if stall.began is None:
-        return (True, 0.0, stall.first.place.line)
-    return (False, stall.began.stamp.replace(year=1904).timestamp(), stall.first.place.line)
 
 
 def _place(job: Job, stall: Stall, label: str | None) -> Blocked:

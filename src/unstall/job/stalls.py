@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -26,7 +27,12 @@ from unstall.model.facts import (
 NEAR = 4
 
 
-class Stall(msgspec.Struct, kw_only=True):
+#: Stalls of one job that are looked at, those that began first. Each is held against every program
+#: and against the others; where hundreds of groups stood still, the first ones tell why.
+MOST = 100
+
+
+class Stall(msgspec.Struct, kw_only=True, dict=True):
     """What is known of one group that could not go on.
 
     Attributes:
@@ -54,12 +60,12 @@ class Stall(msgspec.Struct, kw_only=True):
             return self.tag.description == "default_pg"
         return None if self.tag.pg_id is None else self.tag.pg_id == 0
 
-    @property
+    @cached_property
     def first(self) -> CollectiveTimeout:
         """The waiter whose time-out stands first in the input."""
         return min(self.waiters.values(), key=lambda fact: fact.place)
 
-    @property
+    @cached_property
     def work(self) -> Work:
         """The operation most waiters are in (the lowest sequence number on a tie)."""
         counted = Counter(
@@ -156,22 +162,65 @@ def rank_of(fact: Fact, tag: GroupTag | None = None) -> int | None:
     return tag.rank if tag is not None else None
 
 
+class Words(msgspec.Struct):
+    """What ranks said of groups besides their time-outs, sorted once for all stalls.
+
+    Attributes:
+        statuses: group to its status lines whose rank is known, as ``(rank, status)``.
+        heard: rank to its first word that another rank had signalled, with the group's name if it
+            is a status line's: in that group it is a status.
+    """
+
+    statuses: dict[tuple[str, str] | None, list[tuple[int, GroupStatus]]]
+    heard: dict[int, list[Fact]]
+
+    @classmethod
+    def of(cls, facts: Iterable[Fact]) -> Words:
+        """Sort status lines and dump signals; other facts are passed over."""
+        statuses: dict[tuple[str, str] | None, list[tuple[int, GroupStatus]]] = defaultdict(list)
+        heard: dict[int, list[Fact]] = {}
+        signals: list[tuple[int, Fact]] = []
+        for fact in facts:
+            if not isinstance(fact, (GroupStatus, DumpSignalObserved)):
+                continue
+            rank = rank_of(fact, fact.group)
+            if rank is None:
+                continue
+            if isinstance(fact, DumpSignalObserved):
+                signals.append((rank, fact))
+                continue
+            statuses[_key(fact.group)].append((rank, fact))
+            if fact.reason == "remote-dump":
+                heard.setdefault(rank, []).append(fact)
+        for rank, fact in signals:
+            heard.setdefault(rank, []).append(fact)
+        return cls(statuses, {rank: _distinct(said) for rank, said in heard.items()})
+
+
+def _distinct(said: Sequence[Fact]) -> list[Fact]:
+    """Of each group's words the first: which counts depends only on the group."""
+    found: dict[tuple[str, str] | None, Fact] = {}
+    for fact in said:
+        if isinstance(fact, DumpSignalObserved):
+            return [*found.values(), fact]
+        found.setdefault(_key(fact.group) if isinstance(fact, GroupStatus) else None, fact)
+    return list(found.values())
+
+
 def find_stalls(facts: Iterable[Fact], spoke: frozenset[int] = frozenset()) -> list[Stall]:
     """Stalls of one program's facts, the one that began first before the others."""
-    timeouts: list[CollectiveTimeout] = []
-    statuses: list[GroupStatus] = []
-    heard: list[DumpSignalObserved] = []
-    for fact in facts:
-        if isinstance(fact, CollectiveTimeout):
-            timeouts.append(fact)
-        elif isinstance(fact, GroupStatus):
-            statuses.append(fact)
-        elif isinstance(fact, DumpSignalObserved):
-            heard.append(fact)
-    stalls = [_stall(tag, members) for tag, members in _by_group(timeouts)]
+    facts = list(facts)
+    words = Words.of(facts)
+    stalls = gather(fact for fact in facts if isinstance(fact, CollectiveTimeout))
     for stall in stalls:
-        _add_words_of_others(stall, statuses, heard, spoke)
-    return sorted(stalls, key=_beginning)
+        hear(stall, words, spoke)
+    return stalls
+
+
+def gather(timeouts: Iterable[CollectiveTimeout]) -> list[Stall]:
+    """Stalls of time-outs alone, the one that began first before the others; at most MOST."""
+    stalls = [_stall(tag, members) for tag, members in _by_group(list(timeouts))]
+    return sorted(stalls, key=beginning)[:MOST]
 
 
 def _key(tag: GroupTag) -> tuple[str, str] | None:
@@ -197,8 +246,13 @@ def _by_group(
     groups = [(members[0].group, members) for members in named.values()]
     unnamed.sort(key=lambda fact: (fact.work.seq if fact.work.seq is not None else -1, fact.place))
     near: list[CollectiveTimeout] = []
+    # The named group with the very same operation: the status line was cut off for this rank.
+    homes: dict[Work, list[CollectiveTimeout]] = {}
+    for _, members in groups if unnamed else ():
+        for fact in members:
+            homes.setdefault(fact.work, members)
     for fact in unnamed:
-        home = _home(fact, groups)
+        home = homes.get(fact.work)
         if home is not None:
             home.append(fact)
         elif near and (fact.work.seq or 0) - (near[-1].work.seq or 0) <= NEAR:
@@ -207,16 +261,6 @@ def _by_group(
             near = [fact]
             groups.append((GroupTag(), near))
     return groups
-
-
-def _home(
-    fact: CollectiveTimeout, groups: Sequence[tuple[GroupTag, list[CollectiveTimeout]]]
-) -> list[CollectiveTimeout] | None:
-    """The named group with the very same operation: its status line was cut off for this rank."""
-    for tag, members in groups:
-        if _key(tag) is not None and any(other.work == fact.work for other in members):
-            return members
-    return None
 
 
 def _stall(tag: GroupTag, members: Sequence[CollectiveTimeout]) -> Stall:
@@ -240,34 +284,33 @@ def _stall(tag: GroupTag, members: Sequence[CollectiveTimeout]) -> Stall:
     return Stall(tag=shown, waiters=waiters, began=began)
 
 
-def _add_words_of_others(
-    stall: Stall,
-    statuses: Sequence[GroupStatus],
-    heard: Sequence[DumpSignalObserved],
-    spoke: frozenset[int],
-) -> None:
+def hear(stall: Stall, words: Words, spoke: frozenset[int]) -> None:
+    """Add to a stall what ranks said of its group, and who else ``spoke``."""
     key = _key(stall.tag)
     own: dict[int, GroupStatus] = {}
+    for rank, status in words.statuses.get(key, ()):
+        known = own.get(rank)
+        if (key is not None or rank in stall.waiters) and (
+            known is None or known.reason != "failure"
+        ):
+            own[rank] = status
     others: dict[int, Fact] = {}
-    for status in statuses:
-        rank = rank_of(status, status.group)
-        if rank is None:
+    for rank, said in words.heard.items():
+        if rank in stall.waiters:
             continue
-        if _key(status.group) == key and (key is not None or rank in stall.waiters):
-            if rank not in own or own[rank].reason != "failure":
-                own[rank] = status
-        elif rank not in stall.waiters and status.reason == "remote-dump":
-            others.setdefault(rank, status)
-    for signal in heard:
-        rank = rank_of(signal, signal.group)
-        if rank is not None and rank not in stall.waiters:
-            others.setdefault(rank, signal)
+        for fact in said:
+            # in its own group a status is a status; without a name no group is known to be its own
+            if key is None or not isinstance(fact, GroupStatus) or _key(fact.group) != key:
+                others[rank] = fact
+                break
     stall.statuses = own
     stall.heard = others
-    stall.spoke = spoke | frozenset(rank for rank in stall.waiters if rank >= 0)
+    waiters = {rank for rank in stall.waiters if rank >= 0}
+    stall.spoke = spoke if waiters <= spoke else spoke | waiters
 
 
-def _beginning(stall: Stall) -> tuple[bool, float, int]:
+def beginning(stall: Stall) -> tuple[bool, float, int]:
+    """What stalls are sorted by."""
     place = stall.first.place
     if stall.began is None:
         return (True, 0.0, place.line)
