@@ -21,7 +21,6 @@ from unstall.model.facts import (
     GroupCreated,
     HttpExchange,
     NcclInit,
-    NcclTransport,
     Phase,
     TrainingStep,
     WarningLine,
@@ -51,8 +50,6 @@ WORK: tuple[type[Fact], ...] = (
     Phase,
     EngineLoad,
     HttpExchange,
-    NcclInit,
-    NcclTransport,
     GroupCreated,
     WarningLine,
 )
@@ -114,7 +111,7 @@ def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -
         verdict = "failure"
     elif chosen.all(CutTraceback):
         verdict = "inconclusive"
-    elif benign or any(chosen.all(kind) for kind in WORK):
+    elif benign or _at_work(chosen):
         verdict = "benign"  # there is work, or a harmless complaint, and nothing that failed
     else:
         verdict = "inconclusive"
@@ -132,6 +129,16 @@ def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -
         excerpts=_excerpts(lead),
         benign=benign,
         attempts=len(divided),
+    )
+
+
+def _at_work(job: Job) -> bool:
+    """Whether anything shows that the programs got as far as to work.
+
+    A start of NCCL that never came to its end shows nothing: there a job may hang without a word.
+    """
+    return any(job.all(kind) for kind in WORK) or any(
+        init.stage == "complete" for init in job.all(NcclInit)
     )
 
 

@@ -87,3 +87,20 @@ def test_language() -> None:
 def test_any_line(line: str) -> None:
     topics = [topic for topic, _ in remarks(line)]
     assert len(topics) == len(set(topics))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("With NCCL_P2P_DISABLE=1 it works, only slower", True),
+        ("If p2p disabled, things all going well.", True),
+        ("设置 NCCL_P2P_DISABLE=1 后正常", True),
+        ("NCCL_P2P_DISABLE=1 does not help, it still hangs", False),
+        ("I set NCCL_P2P_DISABLE=1 but nothing works", False),
+        ("设置了 NCCL_P2P_DISABLE=1 也没有解决", False),
+        ("export NCCL_P2P_DISABLE=1", False),
+    ],
+)
+def test_that_it_runs_without_p2p(line: str, told: bool) -> None:
+    """Only where a person says that it helped."""
+    assert ("p2p-off-works" in dict(remarks(line))) is told

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from unstall.causes.aftermath import aftermath
 from unstall.causes.base import (
     FAIR,
@@ -66,7 +68,7 @@ def examine(job: Job) -> Iterable[Finding]:
                 yield finding
             return
     if not job.blocked:
-        finding = _silent(job)
+        finding = _silent(job) or _told(job)
         if finding is not None:
             yield finding
 
@@ -237,6 +239,40 @@ def _silent(job: Job) -> Finding | None:
         )
     support.extend(_hints(job))
     return _finding(job, job.trainer, ranks, support, _trouble(job), first=last, blocked=None)
+
+
+def _told(job: Job) -> Finding | None:
+    """A person says that it hangs, and that it runs without P2P: the test that decides."""
+    told = next((r for r in job.all(Remark) if r.topic == "p2p-off-works"), None)
+    still = next(
+        (r for r in job.all(Remark) if r.topic in ("stuck", "no-output", "gpu-busy")), None
+    )
+    if told is None or still is None or job.deaths:
+        return None
+    return msgspec.structs.replace(
+        _finding(
+            job,
+            job.trainer,
+            (),
+            [
+                evidence(
+                    say("reported, the test that decides: {quote}", quote=told.quote[:160]),
+                    STRONG + WEAK,
+                    told,
+                ),
+                evidence(say("reported: {quote}", quote=still.quote[:160]), WEAK, still),
+            ],
+            _trouble(job),
+            first=told,
+            blocked=None,
+        ),
+        summary=say(
+            "It hangs with P2P between the GPUs and runs without: direct traffic between them does "
+            "not arrive."
+        ),
+        exonerated=(),
+        ceiling=0.85,
+    )
 
 
 def _paths(direct: list[NcclTransport], weight: float) -> Evidence:

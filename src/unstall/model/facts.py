@@ -753,7 +753,7 @@ class Remark(Fact, frozen=True, kw_only=True):
     Attributes:
         topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``,
             ``worked-before``, ``mixed-data`` (samples that use different modules), ``stuck`` (that
-            it stands still, without more).
+            it stands still, without more), ``p2p-off-works``.
         values: what was said: ``hours``, ``devices``, …
     """
 

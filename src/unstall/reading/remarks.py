@@ -69,11 +69,20 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         r"\b(?:hangs(?! up)|hung|freezes|deadlocked|(?:gets?|got|is|are|was|were) stuck"
         r"|stuck (?:at|in|on|when|while|during|after|for)|forever hang"
         r"|(?:hang|stuck)(?:ing)? forever"
-        r"|(?:is|are|was|were|keeps|starts) hanging(?! or)"
+        r"|hangs? with(?! or\b)|(?:is|are|was|were|keeps|starts) hanging(?! or)"
         r"|hang(?:ing)? (?:at|in|on|when|while|during|after))\b", _I), _nothing),
     ("stuck", re.compile(
         r"(?<!不再)(?<!没有)(?<!不会)(?:卡住|卡死|卡在|卡主|死锁|挂死|一直卡|hang住|停住不)"),
         _nothing),
+    ("p2p-off-works", re.compile(
+        r"(?:NCCL_P2P_DISABLE ?= ?[\"']?1\b[\"'`*]{0,4}|\bp2p (?:is |was )?(?:disabled|off)\b"
+        r"|(?:disabl|switch|turn)(?:e|ing|ed) (?:off )?p2p(?: off)?)"
+        r"(?:(?!\b(?:not|no|never|still|neither|but|fail\w*)\b|n't)[^.;\n]){0,40}?"
+        r"(?:\b(?:works?|worked|fixe[sd]|solve[sd]|resolve[sd]|helps|helped|(?:all |going )well|"
+        r"(?:is|are|runs?) (?:ok|fine))\b)", _I), _nothing),
+    ("p2p-off-works", re.compile(
+        r"(?:NCCL_P2P_DISABLE ?= ?[\"']?1|(?:关闭|禁用|关掉) ?P2P)[^。；;\n不没]{0,16}?"
+        r"(?:正常|解决|可以|就好|没问题|没有问题)", _I), _nothing),
     ("gpu-idle", re.compile(
         r"\bGPUs?\b(?! ?KV)[^.;,\n]{0,30}?(?<![\d.])0(?:\.0{1,3})? ?%"
         r"|(?<![\d.])0 ?% (?:GPU|util)|\bGPUs? (?:are|is|were|all|stay|sit) ?(?:all )?idle\b", _I),
