@@ -131,18 +131,28 @@ def _claim(job: Job, failure: StoreFailure, same: Sequence[StoreFailure]) -> Fin
         support.append(
             evidence(
                 say(
-                    "{port} is a number that the system hands out at random: it was asked for, "
-                    "closed and bound later, and another process took it in between",
+                    "{port} is a number that the system hands out at random: as where a free port "
+                    "is asked for, closed and bound later, and is taken in between",
                     port=port,
                 ),
-                FAIR,
+                FAIR if _late(job) else 0.0,
                 failure,
             )
         )
         support.extend(from_settings(_late(job), WEAK))
-        why = say(
-            "Port {port} was picked as a free one and taken by another process before it was used.",
-            port=port,
+        why = (
+            say(
+                "Port {port} was picked as a free one and taken by another process before it was "
+                "used.",
+                port=port,
+            )
+            if _late(job)
+            else say(
+                "Port {port}, a random number and not one that was set, was already taken: by "
+                "another process, or by a second rank of the job that also takes itself for the "
+                "first.",
+                port=port,
+            )
         )
     else:
         if port == DEFAULT:

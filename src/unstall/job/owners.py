@@ -19,7 +19,7 @@ from unstall.model.facts import (
     PythonException,
 )
 from unstall.model.plan import Parallel, Plan, Program
-from unstall.programs.speakers import by_name, by_path
+from unstall.programs.speakers import TRAINING, by_name, by_path
 
 LABELS = {
     "trainer": "trainer",
@@ -78,6 +78,8 @@ def _mentioned(facts: Sequence[Fact], versions: Mapping[str, str]) -> tuple[Prog
     if len(told) != 1:
         return ()
     software, role = told.pop()
+    if software == TRAINING:
+        return ()
     label = LABELS.get(role or "", role or "")
     return (Program(label=label, role=role or "", software=software, versions=dict(versions)),)
 

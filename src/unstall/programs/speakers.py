@@ -133,6 +133,10 @@ MENTIONS: tuple[Sign, ...] = (
 )
 
 
+#: Under which words of training are told where they name no software.
+TRAINING = "training"
+
+
 def by_name(name: str | None) -> Sign | None:
     """The software that a process or actor name belongs to."""
     if not name:

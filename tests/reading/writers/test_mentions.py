@@ -43,3 +43,15 @@ def test_a_link_that_the_scanner_takes_out_of_the_text_still_names_its_tracker()
     (fact,) = MentionReader().feed(line)
     assert isinstance(fact, Mention)
     assert (fact.software, fact.role, fact.place.line) == ("vllm", "inference", 1)
+
+
+def test_a_server_that_is_named_and_words_of_training() -> None:
+    """A server's name in prose counts; a path of that name does not; training is told beside it."""
+    reader = MentionReader()
+    lines = ("/opt/envs/vLLM/lib/python", "[Bug]: vLLM dies at start", "vLLM again", "GRPO 训练")
+    told = [
+        (f.software, f.role)
+        for n, line in enumerate(lines)
+        for f in reader.feed(_line(line, n + 1))
+    ]
+    assert told == [("vllm", "inference"), ("training", "trainer")]

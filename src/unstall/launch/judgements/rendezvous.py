@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from unstall.launch.judgements.context import Context, places, show
@@ -134,11 +135,17 @@ def _address(launch: Launch) -> Iterator[Judgement]:
         if port.purpose != "rendezvous" or port.host is None:
             continue
         host = port.host
+        first = launch.node_rank is not None and launch.node_rank.text == "0"
+        if host.known and host.text in _LOCAL and first:
+            continue  # node 0 listens on every address; the others are given a real one
         if host.known and host.text in _LOCAL:
+            # a cluster that sets the number of nodes may set PET_MASTER_ADDR, too
+            nodes = launch.settings.get("nodes")
+            outside = host.default and nodes is not None and not nodes.known
             yield Judgement(
                 "rendezvous address",
                 {launch.label: show(host)},
-                "conflict",
+                "suspicious" if outside else "conflict",
                 say(
                     "{program} runs on several nodes, but the address is this machine's own: each "
                     "node "
@@ -147,6 +154,19 @@ def _address(launch: Launch) -> Iterator[Judgement]:
                 ),
                 places(host, launch.settings.get("nodes"), launch.place),
                 "MASTER_ADDR=<address of node 0 that the others reach>",
+                ("rendezvous-environment",),
+            )
+        elif not host.known and _own_name(host):
+            yield Judgement(
+                "rendezvous address",
+                {launch.label: show(host)},
+                "suspicious",
+                say(
+                    "`hostname -i` gives what the node's own /etc/hosts says of its name, on "
+                    "Debian and Ubuntu often 127.0.1.1: then each node waits for itself"
+                ),
+                places(host, launch.place),
+                "use `hostname -I | awk '{print $1}'`, or the node's name as the others resolve it",
                 ("rendezvous-environment",),
             )
         elif not host.known and falls_back(host):
@@ -163,6 +183,11 @@ def _address(launch: Launch) -> Iterator[Judgement]:
                 None,
                 ("rendezvous-environment",),
             )
+
+
+def _own_name(value: Value) -> bool:
+    """Whether an address is what a machine's own files say of its name."""
+    return re.search(r"hostname +(?:--ip-address|-i)\b", value.text) is not None
 
 
 def falls_back(value: Value) -> bool:
