@@ -260,7 +260,7 @@ class _Running:
         own = [pid for pid in alive if pid not in aside]
         self.has_stacks = evidence.stacks(own, place / "stacks.txt")
         evidence.stacks([pid for pid in alive if pid in aside], self.folder / "raw" / "stacks.txt")
-        self.has_dumps = evidence.collect_dumps(self.private, asked, place, 1.0 * self.scale)
+        self.has_dumps = evidence.collect_dumps(self.private, asked, place, 4.0 * self.scale)
 
     def _bystanders(self) -> set[int]:
         """Processes of programs whose stacks are no part of the evidence."""

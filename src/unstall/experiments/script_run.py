@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -80,6 +81,8 @@ def run_script(
     limit: float,
     environment: dict[str, str],
     tell: Tell,
+    first: float = 0.0,
+    gather: Callable[[], None] | None = None,
 ) -> Run:
     """Run a script with bash and stop everything it started.
 
@@ -92,6 +95,8 @@ def run_script(
         limit: seconds after which it is given up.
         environment: variables that are added, unless they are set already.
         tell: hears of progress.
+        first: the same before its first step, where that may take longer.
+        gather: gathers more evidence of a run that did not finish, while its processes live.
     """
     place = folder / "evidence"
     place.mkdir(parents=True, exist_ok=True)
@@ -144,7 +149,7 @@ def run_script(
             if reached:
                 outcome = "finished"
                 break
-            if steps.idle > stall:
+            if steps.idle > (stall if steps.step else max(stall, first)):
                 outcome = "hung"
                 break
             if spent > limit:
@@ -156,6 +161,8 @@ def run_script(
             tell("gather", steps.step)
             alive = [pid for pid in tree.below(os.getpid()) if pid not in before]
             has_stacks = evidence.stacks([p for p in alive if _is_python(p)], place / "stacks.txt")
+            if gather is not None:
+                gather()
         log.finish()
     finally:
         seen.update(pid for pid in tree.below(os.getpid()) if pid not in before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -12,7 +13,7 @@ from unstall.experiments.choose import scenario_named, settings_for
 from unstall.experiments.folders import new_folder
 from unstall.experiments.nurse import LabError, Nurse, require_lab
 from unstall.experiments.outcome import Run
-from unstall.experiments.runner import run_scenario
+from unstall.experiments.runner import Tell, run_scenario
 from unstall.experiments.scenario import Change, Scenario, Settings
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
@@ -36,9 +37,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None
     long: bool = False
     sizes: tuple[str, ...] = ()
+    stack: str | None = None
     output: Path | None = None
     as_json: bool = False
     language: str = "en"
+
+
+#: Runs a scenario once: settings, folder, name, who hears of progress.
+RunOnce = Callable[[Settings, Path, str, Tell], Run]
 
 
 def confirm_scenario(request: Request, out: TextIO) -> int:
@@ -47,12 +53,19 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     Raises:
         LabError: nothing was run, because the request does not fit.
     """
-    scenario = scenario_named(request.name)
+    choice = None
+    if request.stack is not None:
+        from unstall.experiments.stacks.sessions import choose as choose_stack
+
+        choice = choose_stack(request.name, request.stack)
+    scenario = choice.scenario if choice is not None else scenario_named(request.name)
     changes = _changes(scenario, request)
     settings = _settings(scenario, request)
-    require_lab()
-    folder = new_folder(request.output, scenario.name)
     teller = Teller(request.language, quiet=request.as_json)
+    if choice is None:
+        require_lab()
+    ready = choice.prepare(teller.note) if choice is not None else None
+    folder = new_folder(request.output, scenario.name)
     from unstall.reports import experiment_terminal as terminal
 
     teller.note(
@@ -65,8 +78,13 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     teller.note(terminal.timeout_text(settings))
     results: list[tuple[Change, Comparison]] = []
     with Nurse() as nurse:
+
+        def replica(own: Settings, place: Path, name: str, tell: Tell) -> Run:
+            return run_scenario(scenario, own, place, nurse, name=name, tell=tell)
+
+        once = ready.run if ready is not None else replica
         for change in changes:
-            found = _compare(scenario, settings, change, request, folder, nurse, teller)
+            found = _compare(scenario, settings, change, request, folder, once, teller)
             results.append((change, found))
             if found.answer == "confirmed" or not request.until_confirmed:
                 break
@@ -114,7 +132,7 @@ def _compare(
     change: Change,
     request: Request,
     folder: Path,
-    nurse: Nurse,
+    once: RunOnce,
     teller: Teller,
 ) -> Comparison:
     label_a = say("as it is")
@@ -128,7 +146,7 @@ def _compare(
             steps = scenario.long_steps if request.long else settings.steps
             own = msgspec.structs.replace(own, changes=(change.name,), steps=steps)
         teller.begin(name, label_a if side == "A" else label_b)
-        return run_scenario(scenario, own, place / name, nurse, name=name, tell=teller)
+        return once(own, place / name, name, teller)
 
     return compare(run, label_a, label_b, count=request.runs, alpha=request.alpha, tell=teller.end)
 

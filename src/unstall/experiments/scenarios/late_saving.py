@@ -57,6 +57,9 @@ def main(lab: Lab) -> None:
     threads: list[threading.Thread] = []
 
     def maybe_save(step: int) -> None:
+        if step == lab.settings.steps:
+            for thread in threads:
+                thread.join()
         if step != 3:
             return
         if lab.changed("sharded-save"):
@@ -70,5 +73,3 @@ def main(lab: Lab) -> None:
         dist.barrier()
 
     loop(lab, maybe_save)
-    for thread in threads:
-        thread.join()

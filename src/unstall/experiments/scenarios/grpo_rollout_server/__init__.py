@@ -75,8 +75,8 @@ SCENARIO = Scenario(
         "prompts": 8,
         "generations": 4,
         "tokens": 5,
-        "kilopixels": 50,
-        "spread": 1.0,
+        "kilopixels": 80,
+        "spread": 1.2,
     },
     size_texts={
         "engines": say("data-parallel engines of the server"),

@@ -1,0 +1,119 @@
+"""A stack's environment, built from wheels that are made here: nothing is downloaded."""
+
+import base64
+import hashlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from unstall.experiments.nurse import LabError
+from unstall.experiments.stacks.environment import build, place_of
+from unstall.experiments.stacks.recipe import Recipe, Step
+
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    files = {
+        f"{name}.py": f"version = {version!r}\n",
+        f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {one}\n" for one in requires),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+    }
+    record = ""
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        record += f"{path},sha256={digest.rstrip('=')},{len(text)}\n"
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def wheels(tmp_path, monkeypatch):
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_CONSTRAINT", raising=False)
+    return folder
+
+
+RECIPE = Recipe(
+    name="tiny",
+    asked={"engine": "2.0"},
+    python=(HERE,),
+    download_mb=1,
+    disk_mb=1,
+    minutes=1,
+    steps=(
+        Step(name="what it needs", install=("helper",)),
+        Step(name="the engine", install=("engine-cpu",), dependencies=False),
+        Step(name="its name", stand_in="engine==2.0+cpu"),
+    ),
+    versions={"helper": "1.1", "engine-cpu": "2.0"},
+)
+
+
+def test_a_build_that_was_stopped_goes_on_where_it_was(tmp_path, wheels):
+    wheel(wheels, "helper", "1.1")
+    wheel(wheels, "helper", "1.2")
+    told: list[str] = []
+
+    def tell(text):
+        told.append(text.render())
+
+    root = tmp_path / "stacks"
+    with pytest.raises(LabError, match=r"engine-cpu.*The next call goes on"):
+        build(RECIPE, tell, root=root)
+    assert "0.0 GB to download" in told[0]
+    assert "it may be interrupted" in told[0]
+    place = place_of(RECIPE, root)
+    assert list(json.loads((place / "done.json").read_text())) == ["what it needs"]
+
+    # its metadata asks for what no index has
+    wheel(wheels, "engine_cpu", "2.0", requires=("nowhere==1.0+cpu",))
+    told.clear()
+    found = build(RECIPE, tell, root=root)
+    assert told[0] == "going on with the installation of engine==2.0: 1 of 3 steps are done"
+    assert "step 1 of 3" not in " ".join(told)
+    versions = found.versions
+    assert (versions["helper"], versions["engine-cpu"]) == ("1.1", "2.0")
+    assert versions["engine"] == "2.0+cpu"
+    assert json.loads((place / "versions.json").read_text()) == versions
+
+    told.clear()
+    assert build(RECIPE, tell, root=root) == found
+    assert told == []
+
+    # a smaller stack with these versions needs no environment of its own
+    smaller = msgspec.structs.replace(
+        RECIPE, name="helper", asked={"helper": "1.1"}, versions={"helper": "1.1"}
+    )
+    assert place_of(smaller, root) != place
+
+
+def test_a_missing_python_is_told(tmp_path):
+    recipe = msgspec.structs.replace(RECIPE, python=("3.2",))
+    with pytest.raises(LabError, match=r"runs with Python 3\.2"):
+        build(recipe, lambda _text: None, root=tmp_path)
+
+
+def test_a_full_disk_is_told_before_anything_starts(tmp_path):
+    recipe = msgspec.structs.replace(RECIPE, disk_mb=10**9)
+    with pytest.raises(LabError, match=r"needs 1000000\.0 GB"):
+        build(recipe, lambda _text: None, root=tmp_path)
+    assert not (place_of(recipe, tmp_path) / "venv").exists()
+
+
+def test_another_version_has_another_folder(tmp_path):
+    other = msgspec.structs.replace(RECIPE, versions={**RECIPE.versions, "helper": "1.2"})
+    assert place_of(RECIPE, tmp_path) != place_of(other, tmp_path)
