@@ -92,9 +92,11 @@ def check(
 
         machine = look()
         versions = {**machine.versions, **found.versions, **versions}
-        plan = with_machine(read_plan(found.scripts, found.configs, versions), machine)
+        plan = read_plan(found.scripts, found.configs, versions, found.at_hand)
+        plan = with_machine(plan, machine)
     else:
-        plan = read_plan(found.scripts, found.configs, {**found.versions, **versions})
+        versions = {**found.versions, **versions}
+        plan = read_plan(found.scripts, found.configs, versions, found.at_hand)
     _report(plan, as_json, as_markdown, as_sarif, verbose, output, language.value)
     if any(j.judgement == "conflict" for j in plan.judgements):
         raise typer.Exit(1)

@@ -16,8 +16,9 @@ def read_plan(
     scripts: Sequence[ScriptText],
     configs: Sequence[ConfigText] = (),
     versions: Mapping[str, str] | None = None,
+    at_hand: Sequence[ScriptText] = (),
 ) -> Plan:
     """The launch plan of scripts; see :func:`unstall.launch.plan.read_plan`."""
     from unstall.launch.plan import read_plan as read
 
-    return read(scripts, configs, versions)
+    return read(scripts, configs, versions, at_hand)

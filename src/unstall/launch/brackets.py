@@ -146,7 +146,7 @@ def split_words(text: str) -> list[tuple[str, int]]:
             at = size if end < 0 else end
             continue
         start = at
-        at = _word_end(text, at)
+        at = word_end(text, at)
         word = text[start:at].replace("\\\n", "")
         if (at < size and text[at] in "<>&|;") or at == start:
             # a redirection: its descriptor is no word, nor is what it names
@@ -167,7 +167,7 @@ def split_words(text: str) -> list[tuple[str, int]]:
     return found
 
 
-def _word_end(text: str, at: int) -> int:
+def word_end(text: str, at: int) -> int:
     """Where a word ends that begins at ``at``."""
     size = len(text)
     while at < size:

@@ -141,6 +141,8 @@ class _Reader:
             return False
         if group[0] == "-v" and len(group) == 2:
             return True if self.scope.look(group[1]) is not None else None
+        if group[0] in ("-n", "-z") and len(group) == 2 and self.from_outside(group[1]):
+            return None  # the script asks whether its caller has set it
         values: list[Pieces] = []
         raw: list[str] = []
         for item in group:
@@ -152,6 +154,14 @@ class _Reader:
                 values.extend(fields)
                 raw.extend([item] * len(fields))
         return self.compare(values, raw)
+
+    def from_outside(self, item: str) -> bool:
+        """Whether an item is ``${NAME:-}`` of a variable that the script has not set."""
+        text = item[1:-1] if item[:1] == item[-1:] == '"' else item
+        if not text.startswith("${") or not text.endswith((":-}", "-}")):
+            return False
+        name = text[2 : -3 if text.endswith(":-}") else -2]
+        return name.isidentifier() and self.scope.look(name) is None
 
     def expanded(self, items: list[Pieces]) -> bool | None:
         if items and known(items[0]) == "!":

@@ -83,6 +83,8 @@ class _Externals(_Outputs):
         for name, variable in self.variables.items():
             if name.startswith("__unknown_") or variable.place is None or variable.gone:
                 continue  # not the script's
+            if variable.array and name != "CUDA_VISIBLE_DEVICES":
+                continue  # an array reaches no program, and nobody expects it to
             value = as_value(flat(variable), variable.place)
             (environment if variable.exported and not variable.array else not_exported)[name] = (
                 value

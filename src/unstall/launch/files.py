@@ -23,12 +23,14 @@ class Gathered(msgspec.Struct):
     Attributes:
         scripts: shell scripts, or regions of longer texts that are one.
         configs: configuration files.
+        at_hand: scripts beside the given ones, which count only where those source or call them.
         versions: package versions that a report lists.
         problems: what could not be read.
     """
 
     scripts: list[ScriptText] = []
     configs: list[ConfigText] = []
+    at_hand: list[ScriptText] = []
     versions: dict[str, str] = {}
     problems: list[Text] = []
 
@@ -37,7 +39,7 @@ def gather(paths: Sequence[str], stdin: BinaryIO | None = None) -> Gathered:
     """Read the paths, and the files beside a script that it names. Nothing is raised."""
     from unstall.reading.sources import open_sources
 
-    found = Gathered([], [], {}, [])
+    found = Gathered([], [], [], {}, [])
     if not paths:
         return found
     for source in open_sources(paths, stdin):
@@ -104,7 +106,8 @@ def _beside(script: Path, found: Gathered) -> None:
     """Files below the script's folder that it names: configurations, and scripts to source."""
     if not found.scripts or found.scripts[-1].place.source != str(script):
         return
-    have = {s.place.source for s in found.scripts} | {c.place.source for c in found.configs}
+    have = {s.place.source for s in (*found.scripts, *found.at_hand)}
+    have |= {c.place.source for c in found.configs}
     folder = script.parent
     words = found.scripts[-1].text.replace("=", " ").replace('"', " ").replace("'", " ").split()
     names = [w.strip("\\;,)(") for w in words if w.strip("\\;,)(").endswith(_NAMED)]
@@ -126,5 +129,4 @@ def _beside(script: Path, found: Gathered) -> None:
         if kind == "config":
             found.configs.append(Config(place, _decoded(data), path.suffix.lstrip(".")))
         else:
-            # behind the others, so that only what sources it runs it
-            found.scripts.insert(0, Script(place, _decoded(data)))
+            found.at_hand.append(Script(place, _decoded(data)))

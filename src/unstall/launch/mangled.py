@@ -26,6 +26,7 @@ class Repaired(msgspec.Struct, frozen=True):
         assignments: those of them that are assignments standing before a command.
         prose: lines that were taken for comments.
         carriage_returns: the line ends were Windows'.
+        ended: comments that end a command which was meant to go on below them.
     """
 
     text: str
@@ -33,6 +34,7 @@ class Repaired(msgspec.Struct, frozen=True):
     assignments: tuple[int, ...] = ()
     prose: tuple[int, ...] = ()
     carriage_returns: bool = False
+    ended: tuple[int, ...] = ()
 
 
 def repair(text: str) -> Repaired:
@@ -56,8 +58,31 @@ def repair(text: str) -> Repaired:
     for at in (*joined, *assignments):
         lines[at] = lines[at].rstrip() + " \\"
     return Repaired(
-        "\n".join(lines), tuple(joined), tuple(assignments), tuple(prose), carriage_returns=returns
+        "\n".join(lines),
+        tuple(joined),
+        tuple(assignments),
+        tuple(prose),
+        carriage_returns=returns,
+        ended=tuple(_ended(lines)),
     )
+
+
+def _ended(lines: list[str]) -> list[int]:
+    """Comments behind a backslash, with what looks like the rest of the command below them."""
+    found: list[int] = []
+    for at in range(1, len(lines) - 1):
+        before = lines[at - 1]
+        if not lines[at].lstrip().startswith("#") or before.lstrip().startswith("#"):
+            continue
+        if not before.endswith("\\") or before.endswith("\\\\"):
+            continue
+        below = at + 1
+        while below < len(lines) and lines[below].lstrip().startswith("#"):
+            below += 1
+        rest = lines[below].strip() if below < len(lines) else ""
+        if _is_flag(rest) or (rest and _is_override(rest.split()[0])):
+            found.append(at)
+    return found
 
 
 def _command_starts(lines: list[str], functions: set[str]) -> tuple[list[bool], list[int]]:
@@ -168,8 +193,8 @@ class _State:
 
 def _is_flag(line: str) -> bool:
     text = line.strip()
-    if not text.startswith("-"):
-        return False
+    if not text.startswith("-") or (text.endswith(")") and "(" not in text):
+        return False  # `--model)` is a branch of `case`
     name = text.lstrip("-")
     dashes = len(text) - len(name)
     return dashes <= 2 and name[:1].isalpha() and name[:1].isascii()

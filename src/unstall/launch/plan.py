@@ -34,12 +34,14 @@ def read_plan(
     scripts: Sequence[ScriptText],
     configs: Sequence[ConfigText] = (),
     versions: Mapping[str, str] | None = None,
+    at_hand: Sequence[ScriptText] = (),
 ) -> Plan:
     """The launch plan of scripts that belong together. Nothing is run.
 
     Args:
         scripts: shell scripts, or regions of a longer text that are one.
         configs: configuration files beside them.
+        at_hand: further scripts, which count only where one of ``scripts`` sources or calls them.
         versions: package to version, as far as the input gives them.
 
     Returns:
@@ -48,7 +50,9 @@ def read_plan(
     """
     given = {name.lower().replace("_", "-"): text for name, text in (versions or {}).items()}
     keys = configuration.read(configs)
-    sources, origins = _evaluate(list(scripts)[:MOST_SCRIPTS])
+    sources, origins = _evaluate(
+        list(scripts)[:MOST_SCRIPTS], beside=list(at_hand)[:MOST_SCRIPTS]
+    )
     for contained in kubernetes.scripts(keys):
         more, more_origins = _evaluate(
             [contained.script], start=len(sources), given=contained.environment
@@ -79,14 +83,21 @@ def read_plan(
 
 
 def _evaluate(
-    scripts: Sequence[ScriptText], start: int = 0, given: Mapping[str, Variable] | None = None
+    scripts: Sequence[ScriptText],
+    start: int = 0,
+    given: Mapping[str, Variable] | None = None,
+    beside: Sequence[ScriptText] = (),
 ) -> tuple[list[Source], dict[str, str]]:
     """Follow every script that no other one sources or calls."""
     repaired: list[tuple[ScriptText, mangled.Repaired]] = []
     for script in scripts:
         fixed = mangled.repair(script.text)
         repaired.append((Script(script.place, fixed.text), fixed))
-    at_hand = {s.place.source.rsplit("/", 1)[-1].rsplit("!", 1)[-1]: s for s, _ in repaired}
+    more = [Script(s.place, mangled.repair(s.text).text) for s in beside]
+    at_hand = {
+        s.place.source.rsplit("/", 1)[-1].rsplit("!", 1)[-1]: s
+        for s in (*more, *(script for script, _ in repaired))
+    }
     found: list[Source] = []
     origins: dict[str, str] = {}
     called: set[str] = set()
@@ -378,6 +389,16 @@ def _notes(
         if fixed.prose:
             found.append(
                 Cited(say("lines without a comment sign are taken for comments"), at(fixed.prose))
+            )
+        if fixed.ended:
+            found.append(
+                Cited(
+                    say(
+                        "a comment behind a backslash ends the command: what stands below it does "
+                        "not reach the program"
+                    ),
+                    at(fixed.ended),
+                )
             )
         if fixed.carriage_returns:
             found.append(

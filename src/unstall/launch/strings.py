@@ -26,7 +26,8 @@ class Unknown(msgspec.Struct, frozen=True):
         token: equal tokens mean equal text.
         origin: ``environment`` (comes from outside), ``free-port`` (a port that was bound and
             closed again), ``random`` (drawn without asking the system), ``command``, ``branch``
-            (depends on a condition), ``parameter`` (an argument of the script) or ``input``.
+            (depends on a condition), ``parameter`` (an argument of the script), ``files`` (a
+            pattern of file names) or ``input``.
     """
 
     written: str
@@ -110,3 +111,21 @@ def as_value(pieces: Pieces, place: Place | None) -> Value:
     if len(pieces) == 1 and isinstance(pieces[0], Unknown):
         return Value(pieces[0].written, known=False, place=place, token=pieces[0].token)
     return Value(written(pieces), known=False, place=place, token=token(pieces))
+
+
+def globs(text: str) -> Pieces:
+    """Unquoted text: which files a ``*`` or ``?`` stands for only the run knows.
+
+    Brackets stay as they are: they seldom match a file, and Hydra's lists are written with them.
+    """
+    if "*" not in text and "?" not in text:
+        return (text,)
+    found: list[Piece] = []
+    for letter in text:
+        if letter in "*?":
+            found.append(Unknown(letter, f"glob:{letter}", "files"))
+        elif found and isinstance(found[-1], str):
+            found[-1] += letter
+        else:
+            found.append(letter)
+    return tuple(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unstall.launch.brackets import hide_tests, split_words, test_end
+from unstall.launch.brackets import hide_tests, split_words, test_end, word_end
 from unstall.launch.tree import (
     AndOr,
     Assignment,
@@ -37,6 +37,11 @@ DEEPEST = 60
 LARGEST = 1 << 20
 """A script is read up to so many bytes."""
 
+
+_BEHIND_A_WORD = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b"`", b"<", b">")
+_WORDS = frozenset(
+    ("word", "number", "string", "raw_string", "concatenation", "expansion", "simple_expansion")
+)
 
 _parser: Parser | None = None
 
@@ -141,7 +146,7 @@ class _Reader:
         for child in node.children:
             if child.type == "variable_assignment":
                 assignments.extend(self._one_assignment(child))
-                start = child.end_byte
+                start = self._value_end(child)
             elif child.type == "herestring_redirect":
                 feed = self.text(child)[3:].strip()
             elif child.type == "ERROR":
@@ -151,11 +156,16 @@ class _Reader:
         words: list[str] = []
         lines: list[int] = []
         at = 0
-        for word, offset in split_words(text):
+        for word, offset in split_words(text) if start < node.end_byte else ():
             row += text.count("\n", at, offset)
             at = offset
             words.append(word)
             lines.append(row)
+        end = node.end_byte
+        if words and words[-1].isdigit() and self.data[end : end + 1] in (b"<", b">"):
+            # behind an escaped blank the grammar takes `2` of `2>&1` for a word
+            words.pop()
+            lines.pop()
         return Simple(
             tuple(words), tuple(assignments), node.start_point.row, feed, lines=tuple(lines)
         )
@@ -170,6 +180,15 @@ class _Reader:
             if self.data[at : at + 1] != b"\\" or self.data[at + 1 : at + 2] not in (b" ", b"\t"):
                 return end
             end = at + 2
+
+    def _value_end(self, node: Node) -> int:
+        """An assignment's end: the grammar ends a value early in ``X=a/$B/$C/d``."""
+        end = node.end_byte
+        value = node.child_by_field_name("value")
+        if value is None or value.type == "array" or self.data[end : end + 1] in _BEHIND_A_WORD:
+            return end
+        text = self.data[value.start_byte : value.start_byte + 65536].decode("utf-8", "replace")
+        return max(end, value.start_byte + len(text[: word_end(text, 0)].encode()))
 
     def _one_assignment(self, node: Node) -> list[Assignment]:
         name_node = node.child_by_field_name("name")
@@ -186,14 +205,14 @@ class _Reader:
             index = self.text(key) if key is not None else "0"
         line = node.start_point.row
         if value_node is not None and value_node.type == "array":
-            items = tuple(
-                self.text(c) for c in value_node.children if c.is_named and c.type != "comment"
-            )
+            inside = self.data[value_node.start_byte + 1 : value_node.end_byte - 1]
+            items = tuple(w for w, _ in split_words(inside.decode("utf-8", "replace")))
             return [Assignment(name, "", line, items, append, index)]
         value = ""
         if value_node is not None:
             # the whole rest of the word: the grammar sometimes splits a value into pieces
-            value = self.data[value_node.start_byte : node.end_byte].decode("utf-8", "replace")
+            end = self._value_end(node)
+            value = self.data[value_node.start_byte : end].decode("utf-8", "replace")
         return [Assignment(name, value, line, None, append, index)]
 
     def _variable_assignment(self, node: Node, _depth: int) -> Part:
@@ -210,8 +229,12 @@ class _Reader:
         words: list[str] = []
         assignments: list[Assignment] = []
         declares = node.children[0].type if node.children else "declare"
+        covered = 0
         for child in node.children[1:]:
+            if child.start_byte < covered:
+                continue
             if child.type == "variable_assignment":
+                covered = self._value_end(child)
                 assignments.extend(self._one_assignment(child))
             elif child.is_named and child.type != "comment":
                 words.append(self.text(child))
@@ -236,11 +259,19 @@ class _Reader:
         feed: str | None = None
         literal = False
         piped: list[Part] = []
+        more: list[tuple[str, int]] = []
         for child in node.children:
             if child.type == "herestring_redirect":
                 feed = self.text(child)[3:].strip()
+            elif child.type == "file_redirect":
+                more.extend(self._behind(child))
             if child.type != "heredoc_redirect":
                 continue
+            more.extend(
+                (self.text(part), part.start_point.row)
+                for part in child.children
+                if part.type in _WORDS
+            )
             for part in child.children:
                 if part.type == "heredoc_start":
                     literal = any(mark in self.text(part) for mark in "'\"\\")
@@ -250,6 +281,12 @@ class _Reader:
                     piped.extend(self.sequence(part, depth + 1))
                 elif part.is_named and inner is None:
                     inner = self.part(part, depth + 1)
+        if isinstance(inner, Simple) and more:
+            inner = msgspec.structs.replace(
+                inner,
+                words=(*inner.words, *(word for word, _ in more)),
+                lines=(*inner.lines, *(line for _, line in more)),
+            )
         if isinstance(inner, Simple) and feed is not None:
             inner = msgspec.structs.replace(inner, feed=feed, quoted_feed=literal)
         elif isinstance(inner, Pipe) and feed is not None and isinstance(inner.parts[0], Simple):
@@ -258,6 +295,16 @@ class _Reader:
         if inner is None:
             return None
         return Pipe((inner, *piped)) if piped else inner
+
+    def _behind(self, node: Node) -> list[tuple[str, int]]:
+        """Words behind a redirection: the command's, which the grammar counts to the file's."""
+        named = [c for c in node.children if c.is_named and c.type != "file_descriptor"]
+        if len(named) < 2:
+            return []
+        start = named[0].start_byte
+        text = self.data[start : self._end(node)].decode("utf-8", "replace")
+        row = named[0].start_point.row
+        return [(word, row + text.count("\n", 0, at)) for word, at in split_words(text)[1:]]
 
     def _pipeline(self, node: Node, depth: int) -> Part | None:
         parts = self.sequence(node, depth)
@@ -387,7 +434,13 @@ class _Reader:
         body = node.child_by_field_name("body")
         if variable is None or body is None:
             return None
-        words = tuple(self.text(c) for c in node.children_by_field_name("value"))
+        values = node.children_by_field_name("value")
+        words: tuple[str, ...] = ()
+        if values:
+            # split here, since the grammar splits some words
+            end = self._end(values[-1])
+            text = self.data[values[0].start_byte : end].decode("utf-8", "replace")
+            words = tuple(word for word, _ in split_words(text))
         given = any(c.type == "in" for c in node.children)
         return For(
             self.text(variable),

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from unstall.launch import patterns
 from unstall.launch.brackets import braces, closing, closing_tick
-from unstall.launch.strings import Pieces, Unknown, compact, join, known, token, written
+from unstall.launch.strings import Pieces, Unknown, compact, globs, join, known, token, written
 
 MOST_FIELDS = 2048
 DEEPEST = 25
@@ -159,7 +159,7 @@ class _Expansion:
             for number, part in enumerate(parts):
                 if number:
                     self.flush()
-                self.add((part,))
+                self.add(globs(part))
             if parts and piece[-1] in _SPACE and self.exists:
                 self.flush()
 
@@ -226,7 +226,8 @@ class _Expansion:
                 stop = '\\"$`' if in_double else "\\\"'$`"
                 while end < len(word) and word[end] not in stop:
                     end += 1
-                self.add((word[at:end],))
+                plain = self.split and self.quotes and not in_double
+                self.add(globs(word[at:end]) if plain else (word[at:end],))
                 at = end
 
     def give(self, pieces: Pieces, quoted: bool) -> None:

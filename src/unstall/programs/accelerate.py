@@ -1,6 +1,7 @@
 """``accelerate launch``.
 
-Source: Accelerate 1.10.0 ``commands/launch.py`` (flags), ``utils/launch.py`` (port 29500 by default,
+Source: Accelerate 1.10.0 ``commands/launch.py`` (flags), ``utils/launch.py`` (port 29500 by
+default,
 ``--gpu_ids`` becomes CUDA_VISIBLE_DEVICES, a port in use makes it choose another on one machine),
 ``commands/config/config_args.py`` (keys of the configuration file).
 """
@@ -98,8 +99,9 @@ def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str]) -> N
     else:
         launch.processes = number(processes)
         launch.settings["processes"] = processes
-    if launch.processes is not None and nodes:
-        launch.per_node = launch.processes // nodes
+    known = launch.processes is not None and nodes
+    # srun's tasks for each node are not accelerate's processes
+    launch.per_node = (launch.processes or 0) // (nodes or 1) if known else None
     launch.node_rank = flags.get("machine_rank")
     port = flags.get("main_process_port", default(29500))
     host = flags.get("main_process_ip", default("127.0.0.1"))

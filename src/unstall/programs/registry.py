@@ -133,6 +133,8 @@ def _inner(launch: Launch, origins: dict[str, str]) -> Launch | None:
         launcher = next((m for m in _LAUNCHERS if m.claims(words)), None)
         if launcher is None:
             break
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            launch.reads.pop(name, None)  # the launcher decides now, not the program itself
         slurm = [n for n in launch.launchers if n in ("srun", "mpirun")]
         nodes = launch.nodes
         launcher.peel(launch, origins)

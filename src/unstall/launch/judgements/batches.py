@@ -87,8 +87,8 @@ def _groups(launch: Launch) -> Judgement | None:
 def _verl(launch: Launch) -> Judgement | None:
     batch = number(launch.settings["train batch size"])
     n = number(launch.settings["rollout n"])
-    world = launch.processes
-    if batch is None or n is None or not world:
+    least = number(launch.settings.get("least batch"))
+    if batch is None or n is None or not least:
         return None
     where = places(
         launch.settings["train batch size"],
@@ -96,18 +96,18 @@ def _verl(launch: Launch) -> Judgement | None:
         launch.settings["processes per node"],
     )
     values = {launch.label: show(launch.settings["train batch size"])}
-    if (batch * n) % world:
+    if (batch * n) % least:
         return Judgement(
             "train batch size",
             values,
             "conflict",
             say(
-                "{batch} prompts × {n} = {whole} is no multiple of {world} devices: verl refuses "
-                "it",
+                "{batch} prompts × {n} = {whole} is no multiple of {least} (devices, or with "
+                "Megatron data parallel size × micro batch): verl refuses it",
                 batch=batch,
                 n=n,
                 whole=batch * n,
-                world=world,
+                least=least,
             ),
             where,
             None,
@@ -118,10 +118,10 @@ def _verl(launch: Launch) -> Judgement | None:
         values,
         "ok",
         say(
-            "{batch} prompts × {n} divide evenly over {world} devices",
+            "{batch} prompts × {n} are a multiple of {least}, which verl asks for",
             batch=batch,
             n=n,
-            world=world,
+            least=least,
         ),
         where,
     )

@@ -77,7 +77,21 @@ def together(one: Launch, other: Launch) -> bool:
 
 def same_host(one: Launch, other: Launch) -> bool:
     """Whether two programs run on one machine, as far as the scripts tell."""
-    return one.host == other.host
+    return one.host == other.host and not (_elsewhere(one, other) or _elsewhere(other, one))
+
+
+def _elsewhere(client: Launch, server: Launch) -> bool:
+    """Whether a trainer looks for its rollout server on another machine."""
+    if client.role != "trainer" or server.role != "rollout":
+        return False
+    asked = [p for p in client.ports if p.purpose == "http" and not p.listens]
+    bound = [p.host for p in server.ports if p.purpose == "http" and p.listens]
+    return bool(asked) and all(
+        p.host is not None
+        and not (p.host.known and p.host.text in LOCAL)
+        and not any(h is not None and p.host.same_as(h) is True for h in bound)
+        for p in asked
+    )
 
 
 def share_network(one: Launch, other: Launch) -> bool:

@@ -169,6 +169,18 @@ def _coupled(one: Launch, other: Launch) -> bool:
     return roles == {"rollout", "trainer"}
 
 
+def _leaves_idle(launch: Launch, need: int) -> bool:
+    """Whether a program with fewer ranks than devices uses one device for each rank."""
+    starters = [n for n in launch.launchers if n not in ("ray", "ray job")]
+    if not starters or "ray" in launch.launchers:
+        return False
+    if starters[-1] in ("srun", "mpirun") and need == 1:
+        return False  # one task for each node may be a launcher of its own
+    # ms-swift spreads each rank's model over several devices unless DeepSpeed or FSDP shards it
+    sharded = any(n in launch.flags for n in ("deepspeed", "fsdp")) or "megatron" in launch.label
+    return launch.software != "ms-swift" or sharded
+
+
 def _too_many(launches: list[Launch], name: str) -> list[Judgement]:
     found: list[Judgement] = []
     for launch in launches:
@@ -203,7 +215,7 @@ def _too_many(launches: list[Launch], name: str) -> list[Judgement]:
                     ("device-overlap",),
                 )
             )
-        elif need < visible and launch.launchers and "ray" not in launch.launchers:
+        elif need < visible and _leaves_idle(launch, need):
             found.append(
                 Judgement(
                     name,

@@ -9,7 +9,12 @@ from unstall.model.plan import Judgement, Value
 from unstall.model.text import Text, say
 from unstall.programs import variables
 from unstall.programs.base import Launch
+from unstall.programs.timeouts import ENGINES
 from unstall.programs.vllm.names import may_read
+
+_RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "NODE_RANK", "NNODES")
+_TELLING_LENGTH = 5
+"""A text of so many characters inside a word is there by intent."""
 
 _ELSEWHERE = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE")
 _QUIET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "PWD", "WANDB_", "HF_", "TOKENIZERS_")
@@ -47,12 +52,17 @@ def _row(context: Context, name: str) -> Judgement | None:
         return None
     values = table(context.launches, name)
     if not having:
-        return _not_arriving(name, lost, values)
+        return _not_arriving(context, name, lost, values)
     where = places(*(la.environment[name] for la in having))
-    if reader is None or (name.startswith("VLLM_") and not may_read(name, context.versions.get("vllm"))):
+    if reader is None or (
+        name.startswith("VLLM_") and not may_read(name, context.versions.get("vllm"))
+    ):
         return _own(context, name, having, values)
     reading = [la for la in having if name not in la.ignores]
-    deaf = [la for la in having if name in la.ignores]
+    deaf = [la for la in having if name in la.ignores and not _handed_on(la, name)]
+    if not reading and not deaf:
+        why: Text = say("the script hands it on in the command itself")
+        return Judgement(name, values, "ok", why, where)
     reasons: list[Text] = []
     for launch in deaf:
         reasons.append(say("{program}: {why}", program=launch.label, why=launch.ignores[name]))
@@ -72,7 +82,7 @@ def _row(context: Context, name: str) -> Judgement | None:
     if name in ("MASTER_PORT",) and deaf:
         concerns = ("port-collision",)
     if len(set(values.values())) == 1 and not deaf and len(having) > 1:
-        why: Text = say("the same in every program: {what}", what=reader[1])
+        why = say("the same in every program: {what}", what=reader[1])
     else:
         why = joined(reasons)
     return Judgement(name, values, judgement, why, where, _correction(name, deaf), concerns)
@@ -109,9 +119,19 @@ def _correction(name: str, deaf: list[Launch]) -> str | None:
     return None
 
 
-def _not_arriving(name: str, lost: list[Launch], values: dict[str, str]) -> Judgement | None:
+def _not_arriving(
+    context: Context, name: str, lost: list[Launch], values: dict[str, str]
+) -> Judgement | None:
     """Set and not exported: harmless where the script itself uses it in a command."""
-    unused = [la for la in lost if not used_in(la, la.not_exported[name])]
+    own = {la.not_exported[name] for la in lost}
+    if any(used_in(la, value) for la in context.launches for value in own):
+        return None  # the script's own: one of the commands is given it
+    # what an engine would not read anyway, the script sets for something else
+    unused = [
+        la
+        for la in lost
+        if not (name in _RENDEZVOUS and la.server and la.engine in ENGINES and name in la.ignores)
+    ]
     deaf = [la for la in unused if name in la.ignores]
     unused = [la for la in unused if name not in la.ignores or la in deaf]
     if not unused or variables.reader_of(name) is None:
@@ -139,6 +159,18 @@ def _not_arriving(name: str, lost: list[Launch], values: dict[str, str]) -> Judg
     )
 
 
+def _handed_on(launch: Launch, name: str) -> bool:
+    """Whether the command itself holds a variable's value, in a flag where the value is short."""
+    value = launch.environment[name]
+    if value.known and len(value.text) < _TELLING_LENGTH:
+        wanted = name.lower().replace("_", "")
+        return any(
+            _same(given, value) and wanted in flag.replace("_", "")
+            for flag, given in launch.flags.items()
+        )
+    return used_in(launch, value)
+
+
 def used_in(launch: Launch, value: Value) -> bool:
     """Whether a value stands in one of the program's words."""
     if not value.known:
@@ -148,6 +180,11 @@ def used_in(launch: Launch, value: Value) -> bool:
     words = [w.text for w in launch.call.words]
     for outer in launch.call.outer:
         words.extend(text for _, text in outer.options)
+    parts = value.text.split()
+    if len(parts) > 1 and set(parts) <= {*words, *(p for w in words for p in w.split())}:
+        return True  # it holds several words of the command
+    if len(value.text) >= _TELLING_LENGTH and any(value.text in w for w in words):
+        return True
     return any(
         w == value.text or w.endswith((f"={value.text}", f":{value.text}")) or f"{value.text}:" in w
         for w in words
@@ -216,6 +253,8 @@ def _own(
                 ("port-collision",) if "PORT" in name else (),
             )
         return Judgement(name, values, "ok", say("passed on as {target}", target=target), where)
+    if variables.reader_of(name) is None:
+        return None  # the program's own code may read it
     return Judgement(
         name,
         values,

@@ -66,7 +66,11 @@ def judge(context: Context) -> Iterator[Judgement]:
         server, client = (one, other) if one.role == "rollout" else (other, one)
         if not any(not p.listens for p in client.ports):
             continue
-        for row in (*_variables(server, client), *_flags(server, client), *_weights(server, client)):
+        for row in (
+            *_variables(server, client),
+            *_flags(server, client),
+            *_weights(server, client),
+        ):
             key = (row.name, server.label, client.label)
             if key not in done:
                 done.add(key)

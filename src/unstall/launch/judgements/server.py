@@ -29,6 +29,20 @@ def judge(context: Context) -> Iterator[Judgement]:
 
 
 def _alone(client: Launch, port: Port) -> Judgement:
+    host = port.host
+    if host is not None and not (host.known and host.text in LOCAL):
+        return Judgement(
+            "server port",
+            {client.label: show(port.value)},
+            "ok",
+            say(
+                "{program} connects to a server on {host}, which this plan does not start: give "
+                "its script too, and both are compared",
+                program=client.label,
+                host=host.text,
+            ),
+            places(port.value, host, client.place),
+        )
     return Judgement(
         "server port",
         {client.label: show(port.value)},

@@ -43,7 +43,9 @@ def claims(words: Sequence[Value]) -> bool:
 def worth_a_place(launch: Launch) -> bool:
     """Whether a plain script is a program of the job: launched in parallel, or given devices."""
     script = launch.script or ""
-    if launch.launchers:
+    if launch.launchers and not (
+        script in _HELPERS and set(launch.launchers) <= {"srun", "mpirun", "ray job"}
+    ):
         return True
     if script in _HELPERS or not script:
         return False

@@ -39,6 +39,9 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
     launch.launchers.append("ray job")
     launch.flags.update(flags)
     for name in list(launch.environment):
+        if name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_HEADERS"):
+            launch.reads[name] = say("`ray job submit` reads it")
+            continue
         launch.not_exported[name] = launch.environment.pop(name)
         launch.ignores[name] = say(
             "`ray job submit` runs the command on the cluster: only env_vars of the runtime "

@@ -75,6 +75,7 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     nodes = launch.number("nnodes", default=1)
     launch.nodes = nodes
     launch.node_rank = launch.flag("node_rank")
+    launch.processes = launch.per_node = None  # a launcher's tasks are not the engine's workers
     if tensor is not None and data is not None and pipeline is not None:
         launch.processes = tensor * pipeline * (1 if attention else data)
         if nodes:

@@ -6,8 +6,7 @@ with ``store_true``, fields of type ``bool``), all versions together.
 
 from __future__ import annotations
 
-SWITCHES = frozenset(
-    """
+_NAMES = """
 abort_on_priority_when_disabled allow_auto_truncate checkpoint_engine_wait_weights_before_ready
 collect_tokens_histogram constrained_json_disable_any_whitespace debug_cuda_graph
 debug_tensor_dump_prefill_only delete_ckpt_after_loading disable_attn_tp_gather
@@ -64,5 +63,5 @@ speculative_use_rejection_sampling stream_output stream_response_default_include
 strip_thinking_cache triton_attention_reduce_in_fp32 trust_mm_content_hashes trust_remote_code
 use_ray uses_mamba_radix_cache weight_loader_disable_mmap weight_loader_drop_cache_after_load
 weight_loader_prefetch_checkpoints
-""".split()
-)
+"""
+SWITCHES = frozenset(_NAMES.split())

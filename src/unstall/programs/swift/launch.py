@@ -134,6 +134,10 @@ def _trainer(launch: Launch, origins: dict[str, str], method: str, megatron: boo
     launch.role = "inference" if method == "infer" else "trainer"
     given = [n for n in ("NPROC_PER_NODE", "NNODES") if n in launch.environment]
     launched = launch.launchers and launch.launchers[-1] in ("torchrun", "accelerate", "deepspeed")
+    if truth(launch.flag("use_ray")):
+        # Ray starts the workers; how many, the device groups of its configuration say
+        launch.launchers.append("ray")
+        launched = True
     if not launched and (given or megatron) and (method in _TRAINS or megatron):
         flags: dict[str, Value] = {}
         for name in _ENVIRONMENT:
@@ -145,6 +149,11 @@ def _trainer(launch: Launch, origins: dict[str, str], method: str, megatron: boo
                     command=launch.label,
                     flag=name.lower(),
                 )
+        if "nnodes" in flags and flags["nnodes"].text != "1":
+            # what the script does not set may come from outside, where a cluster sets it
+            for name in ("MASTER_ADDR", "NODE_RANK"):
+                outside = Value(f"${name}", known=False, token=f"env:{name}", place=None)
+                flags.setdefault(name.lower(), outside)
         torchrun.apply(launch, flags, origins, "torchrun")
         for name in flags:
             launch.flags.pop(name, None)

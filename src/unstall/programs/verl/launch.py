@@ -9,11 +9,19 @@ so MASTER_PORT of the shell reaches nothing).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unstall.model.plan import Parallel, Timeout, Value
 from unstall.model.text import say
-from unstall.programs.base import Launch, default, number, overrides, seconds
+from unstall.programs.base import (
+    Launch,
+    default,
+    number,
+    overrides,
+    parse_flags,
+    seconds,
+    truth,
+)
 
 NAME = "verl"
 
@@ -31,7 +39,8 @@ def claims(words: Sequence[Value]) -> bool:
 def read(launch: Launch, origins: dict[str, str]) -> None:
     """Its overrides, devices and sizes."""
     del origins
-    keys, _ = overrides(launch.words[1:])
+    keys, rest = overrides(launch.words[1:])
+    launch.flags.update({k: v for k, v in parse_flags(rest)[0].items() if k.startswith("config")})
     launch.flags.update(keys)
     launch.software = NAME
     launch.role = "trainer"
@@ -47,8 +56,9 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     nodes = keys.get("trainer.nnodes") or default(1)
     each = keys.get("trainer.n_gpus_per_node") or default(8)
     launch.nodes, launch.per_node = number(nodes), number(each)
-    if launch.nodes is not None and launch.per_node is not None:
-        launch.processes = launch.nodes * launch.per_node
+    both = launch.nodes is not None and launch.per_node is not None
+    # srun's tasks are not verl's: it starts one driver
+    launch.processes = (launch.nodes or 0) * (launch.per_node or 0) if both else None
     launch.settings["nodes"] = nodes
     launch.settings["processes per node"] = each
     tensor = keys.get("actor_rollout_ref.rollout.tensor_model_parallel_size") or default(2)
@@ -71,6 +81,9 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
         ("mini batch size", "actor_rollout_ref.actor.ppo_mini_batch_size", 256),
     ):
         launch.settings[label] = keys.get(key) or default(fallback)
+    least = _least_batch(launch, keys)
+    if least is not None:
+        launch.settings["least batch"] = default(least)
     timeout = keys.get("actor_rollout_ref.nccl_timeout") or default(600)
     launch.timeouts.append(
         Timeout("actor_rollout_ref.nccl_timeout", seconds(timeout), "process groups", timeout)
@@ -89,3 +102,31 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     launch.reads["CUDA_VISIBLE_DEVICES"] = say(
         "Ray offers only these devices, if it is started by this command or with this variable"
     )
+
+
+def _least_batch(launch: Launch, keys: Mapping[str, Value]) -> int | None:
+    """What prompts × samples must be a multiple of; ``None`` where verl asks nothing, or unknown.
+
+    Source: verl 0.4.1 to 0.9.1 ``trainer/ppo/ray_trainer.py`` and ``utils/config.py``
+    (``minimal_bsz``): the number of devices, with Megatron the data-parallel size times the micro
+    batch, and nothing with dynamic batches.
+    """
+    actor = "actor_rollout_ref.actor"
+    world = launch.processes
+    if world is None or truth(keys.get(f"{actor}.use_dynamic_bsz")):
+        return None
+    named = [keys.get(f"{actor}.strategy"), launch.flag("config_name")]
+    megatron = any(v is not None and "megatron" in v.text for v in named) or any(
+        key.startswith(f"{actor}.megatron.") for key in keys
+    )
+    if not megatron:
+        return world
+    micro = number(keys.get(f"{actor}.ppo_micro_batch_size_per_gpu"))
+    size = 1
+    for name in ("tensor_model", "pipeline_model", "context"):
+        given = keys.get(f"{actor}.megatron.{name}_parallel_size")
+        part = 1 if given is None else number(given)
+        if not part:
+            return None
+        size *= part
+    return (world // size) * micro if micro and world % size == 0 else None

@@ -102,6 +102,7 @@ def serve(launch: Launch, origins: dict[str, str], prefix: str = "") -> None:
     )
     launch.nodes = launch.number("nnodes", default=1)
     launch.node_rank = launch.node_rank or launch.flag("node_rank")
+    launch.processes = launch.per_node = None  # a launcher's tasks are not the engine's workers
     if tensor is not None and data is not None and pipeline is not None:
         local = launch.number(prefix + "data_parallel_size_local")
         if launch.flag("data_parallel_rank", "data_parallel_external_lb") is not None:

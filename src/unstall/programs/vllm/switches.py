@@ -7,8 +7,7 @@ versions together; each also has a form with ``no-`` in front.
 
 from __future__ import annotations
 
-SWITCHES = frozenset(
-    """
+_NAMES = """
 aggregate_engine_logging allow_credentials allow_deprecated_quantization async_scheduling
 calculate_kv_scales cohere_is_reasoning_model cudagraph_metrics data_parallel_external_lb
 data_parallel_hybrid_lb data_parallel_multi_port_external_lb dcp_q_replicate
@@ -44,5 +43,5 @@ sleep_mode_offload_cudagraph specialize_active_lora speculative_disable_mqa_scor
 swa_bounded_replay tokens_only trust_remote_code trust_request_chat_template
 trust_request_mm_kwargs use_fp64_gumbel use_gpu_for_pooling_score use_replayssm
 use_tqdm_on_load use_v2_block_manager
-""".split()
-)
+"""
+SWITCHES = frozenset(_NAMES.split())
