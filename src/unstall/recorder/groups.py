@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
@@ -67,6 +68,7 @@ class Group:
             waits = [unit.seq for unit in log.pending if not unit.p2p]
             done = max(done, log.last_done)
             self._done[rank] = min(done, waits[0] - 1) if waits else done
+        self._ends = sorted(self._done.values())
 
     def enqueued(self, rank: int) -> int:
         """Last collective that a rank enqueued here, -1 for none."""
@@ -75,6 +77,10 @@ class Group:
     def completed(self, rank: int) -> int:
         """Last collective that ended on a rank, -1 for none."""
         return self._done.get(rank, -1)
+
+    def completed_at_least(self, seq: int) -> int:
+        """On how many ranks that collective ended."""
+        return len(self._ends) - bisect_left(self._ends, seq)
 
     def global_rank(self, within: int) -> int | None:
         """The global rank of a rank within this group."""

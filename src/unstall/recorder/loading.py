@@ -18,6 +18,7 @@ import msgspec
 
 from unstall.model.facts import Place, Unreadable
 from unstall.model.text import Text, say
+from unstall.recorder.alike import Known
 from unstall.recorder.records import Dump
 from unstall.recorder.safety import MAX_BYTES
 from unstall.recorder.worker import Job, read_job, receive, send
@@ -116,9 +117,10 @@ def _size(job: Job) -> int:
 def _in_turn(todo: Sequence[Job], progress: Progress | None) -> Iterator[Dump]:
     collecting = gc.isenabled()
     gc.disable()  # plain values hold no cycles; the collector costs half the time
+    known = Known()
     try:
         for at, job in enumerate(todo, 1):
-            yield read_job(job, walk=True)
+            yield read_job(job, walk=True, known=known)
             if progress is not None:
                 progress(at, len(todo))
     finally:

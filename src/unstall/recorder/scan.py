@@ -4,16 +4,24 @@ torch's C++ pickler writes every entry with the same keys in the same order, and
 it wrote before by number. After the first entry the others can be matched by one regular expression
 that takes out only what the comparison needs, in less than half the time. Whatever looks different
 is decoded operation by operation; a file that often looks different, or holds anything else than
-plain values, is left to the unpickler (:class:`UnscannableError`). Nothing is executed here.
+plain values, is left to the unpickler (:class:`UnscannableError`). Nothing is executed here. What
+is as in a dump read before is not even matched (:mod:`unstall.recorder.alike`).
 
 Source of the form: PyTorch, torch/csrc/jit/serialization/pickler.cpp, seen in torch 2.8 and 2.13.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
 import re
 import struct
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from unstall.recorder.alike import Alike, Known
 
 _INTEGER = rb"(?:K.|M..|J.{4}|\x8a\x08.{8})"
 _COUNT = rb"(?:K.|M..|J.{3}[\x00-\x7f])"
@@ -35,6 +43,12 @@ _TENSORS = ["input_sizes", "input_dtypes", "output_sizes", "output_dtypes"]
 COLUMNS = (
     "profiling_name", "tensors", "process_group", "is_p2p", "collective_seq_id", "p2p_seq_id",
 )  # fmt: skip
+#: What differs between ranks that do the same.
+_TIMES = {
+    "time_created_ns": rb"\x8a\x08(.{8})", "duration_ms": b"G(.{8})",
+    "time_discovered_completed_ns": rb"(?:N|K.|\x8a\x08(.{8}))",
+    "time_discovered_started_ns": rb"(?:N|K.|\x8a\x08(.{8}))",
+}  # fmt: skip
 _PROGRESS = ("state", "retired", "time_discovered_completed_ns", "time_created_ns")
 
 _MAX_DEPTH = 16
@@ -59,87 +73,110 @@ class Machine:
         self.stack: list[Any] = []
         self.marks: list[int] = []
 
-    def step(self, at: int) -> int:
-        """Carry out the operation at a position; the position after it."""
-        data, stack = self.data, self.stack
-        code = data[at : at + 1]
-        if code == b"h":
-            stack.append(self.memo[data[at + 1]])
-            return at + 2
-        if code == b"K":
-            stack.append(data[at + 1])
-            return at + 2
-        if code == b"(":
-            if len(self.marks) >= _MAX_DEPTH:
-                raise UnscannableError
-            self.marks.append(len(stack))
-            return at + 1
-        if code == b"]":
-            stack.append([])
-            return at + 1
-        if code == b"}":
-            stack.append({})
-            return at + 1
-        if code in (b"e", b"u"):
-            self._close(code)
-            return at + 1
-        if code == b"X":
-            end: int = at + 5 + struct.unpack_from("<I", data, at + 1)[0]
-            if end > len(data):
-                raise UnscannableError
-            stack.append(data[at + 5 : end].decode("utf-8", "surrogatepass"))
-            return end
-        return self._rare(code, at)
+    def run(self, at: int, depth: int, limit: int, *, until_entries: bool = False) -> int:
+        """Carry out operations from a position on.
 
-    def _close(self, code: bytes) -> None:
+        Args:
+            at: position.
+            depth: stop after the operation that leaves so many marks open.
+            limit: most operations.
+            until_entries: stop also where the top level's list of entries begins.
+
+        Returns:
+            The position after the last one, or that of the end of the pickle.
+        """
+        data, stack, marks, memo = self.data, self.stack, self.marks, self.memo
+        push = stack.append
+        for _ in range(limit):
+            code = data[at]
+            if code == 0x68:  # BINGET
+                push(memo[data[at + 1]])
+                at += 2
+            elif code == 0x4B:  # BININT1
+                push(data[at + 1])
+                at += 2
+            elif code == 0x28:  # MARK
+                if len(marks) >= _MAX_DEPTH:
+                    raise UnscannableError
+                marks.append(len(stack))
+                at += 1
+                if until_entries and len(marks) == 2 and stack[-2:] == ["entries", []]:
+                    return at
+            elif code == 0x5D:  # EMPTY_LIST
+                push([])
+                at += 1
+            elif code == 0x7D:  # EMPTY_DICT
+                push({})
+                at += 1
+            elif code == 0x65 or code == 0x75:  # APPENDS, SETITEMS
+                self._close(code)
+                at += 1
+                if len(marks) == depth:
+                    return at
+            elif code == 0x58:  # BINUNICODE
+                end = at + 5 + int.from_bytes(data[at + 1 : at + 5], "little")
+                if end > len(data):
+                    raise UnscannableError
+                push(data[at + 5 : end].decode("utf-8", "surrogatepass"))
+                at = end
+            elif code == 0x71 or code == 0x72:  # BINPUT, LONG_BINPUT
+                end = at + (2 if code == 0x71 else 5)
+                number = int.from_bytes(data[at + 1 : end], "little")
+                if type(stack[-1]) not in (str, dict) or number > len(data):
+                    raise UnscannableError
+                memo[number] = stack[-1]
+                at = end
+            elif code == 0x2E:  # STOP
+                return at
+            else:
+                at = self._rare(code, at)
+        raise UnscannableError
+
+    def _close(self, code: int) -> None:
         stack, mark = self.stack, self.marks.pop()
         items = stack[mark:]
         del stack[mark:]
         home = stack[-1]
-        if code == b"e":
+        if code == 0x65:
             if type(home) is not list:
                 raise UnscannableError
             home.extend(items)
         else:
             if type(home) is not dict or len(items) % 2:
                 raise UnscannableError
-            if any(type(key) is not str for key in items[::2]):
-                raise UnscannableError
-            home.update(zip(items[::2], items[1::2], strict=True))
+            keys = items[::2]
+            for key in keys:
+                if type(key) is not str:
+                    raise UnscannableError
+            home.update(zip(keys, items[1::2]))  # noqa: B905 - an even number of them
 
-    def _rare(self, code: bytes, at: int) -> int:
+    def _rare(self, code: int, at: int) -> int:
         data, stack = self.data, self.stack
-        if code == b"M":
+        if code == 0x4D:  # BININT2
             stack.append(int.from_bytes(data[at + 1 : at + 3], "little"))
             return at + 3
-        if code == b"J":
+        if code == 0x4A:  # BININT
             stack.append(int.from_bytes(data[at + 1 : at + 5], "little", signed=True))
             return at + 5
-        if code == b"\x8a" and data[at + 1] <= 8:
+        if code == 0x8A and data[at + 1] <= 8:  # LONG1
             end = at + 2 + data[at + 1]
             stack.append(int.from_bytes(data[at + 2 : end], "little", signed=True))
             return end
-        if code == b"G":
+        if code == 0x47:  # BINFLOAT
             stack.append(struct.unpack_from(">d", data, at + 1)[0])
             return at + 9
-        if code in (b"N", b"\x88", b"\x89"):
-            stack.append({b"N": None, b"\x88": True, b"\x89": False}[code])
+        if code in _SINGLE:
+            stack.append(_SINGLE[code])
             return at + 1
-        if code == b"j":
+        if code == 0x6A:  # LONG_BINGET
             stack.append(self.memo[int.from_bytes(data[at + 1 : at + 5], "little")])
             return at + 5
-        if code == b"\x86":
+        if code == 0x86:  # TUPLE2
             pair = tuple(stack[-2:])
             if len(pair) < 2 or any(type(item) is not str for item in pair):
                 raise UnscannableError
             stack[-2:] = [pair]
             return at + 1
-        if code in (b"q", b"r"):
-            width = 1 if code == b"q" else 4
-            if type(stack[-1]) not in (str, dict):
-                raise UnscannableError
-            self.memo[int.from_bytes(data[at + 1 : at + 1 + width], "little")] = stack[-1]
-            return at + 1 + width
         raise UnscannableError
 
     def entry(self, at: int) -> tuple[dict[str, Any], int]:
@@ -147,11 +184,7 @@ class Machine:
         depth, marks = len(self.stack), len(self.marks)
         if self.data[at : at + 2] != b"}(":
             raise UnscannableError
-        at = self.step(self.step(at))
-        for _ in range(_MAX_ENTRY_OPERATIONS):
-            at = self.step(at)
-            if len(self.marks) == marks:
-                break
+        at = self.run(at, marks, _MAX_ENTRY_OPERATIONS)
         if len(self.stack) != depth + 1 or self.data[at : at + 1] in (b"q", b"r", b"a"):
             raise UnscannableError
         value = self.stack.pop()
@@ -161,14 +194,14 @@ class Machine:
 
     def values(self, fragment: bytes) -> list[Any]:
         """The values that a piece of an entry stands for."""
-        part = Machine(fragment)
+        part = Machine(fragment + b".")
         part.memo = self.memo
-        at = 0
-        while at < len(fragment):
-            at = part.step(at)
-        if part.marks:
+        if part.run(0, -1, len(fragment) + 1) != len(fragment) or part.marks:
             raise UnscannableError
         return part.stack
+
+
+_SINGLE = {0x4E: None, 0x88: True, 0x89: False}
 
 
 class Scan:
@@ -176,15 +209,16 @@ class Scan:
 
     Attributes:
         top: the top level without the entries.
-        pieces: in order, ``(number of the first entry, dictionary or rows)``; rows are tuples of
-            bytes, to be read with :meth:`columns`.
+        pieces: in order, ``(number of the first entry, dictionary, rows or Alike)``; rows are
+            tuples of bytes, to be read with :meth:`columns`.
         count: how many entries there are.
         done: whether the operations in rows ended. Only entries that are as the first one in this
             are matched: nearly all of a long dump have ended, none of a dump of active ones has.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, known: Known | None = None) -> None:
         self.machine = Machine(data)
+        self._known = known
         self.pieces: list[tuple[int, Any]] = []
         self.count = 0
         self.done = False
@@ -198,46 +232,54 @@ class Scan:
         machine = self.machine
         if data[:4] != b"\x80\x02}(":
             raise UnscannableError
-        at = machine.step(machine.step(2))
-        for _ in range(_MAX_HEADER_OPERATIONS):
-            at = machine.step(at)
-            if len(machine.marks) == 2 and data[at - 1 : at] == b"(":
-                stack = machine.stack
-                if len(stack) >= 2 and stack[-2] == "entries" and stack[-1] == []:
-                    break
-            if data[at : at + 1] in (b".", b""):
-                raise UnscannableError
+        at = machine.run(2, 0, _MAX_HEADER_OPERATIONS, until_entries=True)
+        if len(machine.marks) != 2:
+            raise UnscannableError
         at = self._entries(data, at)
         if machine.marks[-1] != len(machine.stack) or data[at : at + 1] != b"e":
             raise UnscannableError
-        while data[at : at + 1] != b".":
-            at = machine.step(at)
+        at = machine.run(at, -1, _MAX_HEADER_OPERATIONS)
         if len(machine.stack) != 1 or machine.marks or type(machine.stack[0]) is not dict:
             raise UnscannableError
         self.top: dict[str, Any] = machine.stack[0]
 
     def _entries(self, data: bytes, at: int) -> int:
-        machine, pattern, odd = self.machine, None, 0
+        machine, known, pattern, odd = self.machine, self._known, None, 0
+        hit = False
+        longest: list[Any] = []
         while data[at : at + 1] == b"}":
             if pattern is not None:
+                alike = None
+                if known is not None and self.done and not hit and pattern.match(data, at):
+                    alike = known.find(pattern.pattern, data, at)
+                if alike is not None:
+                    hit = True
+                    self._add(alike, alike, alike.count)
+                    at += alike.reference.end(alike.count)
+                    continue
                 found = list(iter(pattern.scanner(data, at).match, None))
                 if found:
-                    self.pieces.append((self.count + 1, [match.groups() for match in found]))
-                    self._starts.append((self.count + 1, found))
-                    self.count += len(found)
+                    self._add([match.groups() for match in found], found, len(found))
+                    longest = max(longest, found, key=len)
                     at = found[-1].end()
                     continue
             value, end = machine.entry(at)
-            self.count += 1
-            self.pieces.append((self.count, value))
-            self._starts.append((self.count, value))
+            self._add(value, value, 1)
             odd += 1
             if odd > 64 and odd * 4 > self.count:
                 raise UnscannableError
             if pattern is None:
                 pattern = self._pattern(value)
             at = end
+        if known is not None and pattern is not None and self.done:
+            known.note(data, pattern.pattern, self._times, longest, hit)
         return at
+
+    def _add(self, piece: Any, places: Any, count: int) -> None:
+        """Take entries: what is to be read of them, and what knows where they stand."""
+        self.pieces.append((self.count + 1, piece))
+        self._starts.append((self.count + 1, places))
+        self.count += count
 
     def _pattern(self, like: dict[str, Any]) -> Any:
         """An expression for entries with an entry's keys, in this order, and its progress."""
@@ -259,29 +301,81 @@ class Scan:
             forms["time_discovered_completed_ns"] = rb"(?:N|K\x00)"
         taken = COLUMNS if self.done else (*COLUMNS, "time_created_ns")
         parts, order = [], []
+        times = b""
         for key in keys:
-            form = re.escape(_reference(numbers[key])) + (b"(" if key == _TENSORS[0] else b"")
+            form = re.escape(_reference(numbers[key]))
             value = forms[key]
+            times += form + _TIMES.get(key, value)
+            form += b"(" if key == _TENSORS[0] else b""
             if key in taken:
                 value = b"(" + value + b")"
             parts.append(form + value + (b")" if key == _TENSORS[-1] else b""))
             if key in taken or key == _TENSORS[0]:
                 order.append("tensors" if key == _TENSORS[0] else key)
         self.order = order
+        self._times = rb"\}\(" + times + b"u"
         return re.compile(rb"\}\(" + b"".join(parts) + b"u", re.DOTALL)
 
     def columns(self, rows: list[tuple[bytes, ...]]) -> dict[str, tuple[bytes, ...]]:
         """Rows as columns by name: :data:`COLUMNS`, and ``time_created_ns`` of unfinished ones."""
         return dict(zip(self.order, zip(*rows, strict=True), strict=True))
 
-    def entry(self, number: int) -> Any:
-        """One entry in full."""
-        import bisect
+    def entries(self, numbers: Iterable[int]) -> dict[int, Any]:
+        """Some entries in full, by number."""
+        found: dict[int, Any] = {}
+        matched: dict[int, bytes] = {}
+        for number in numbers:
+            first, places = self._starts[bisect_right(self._starts, number, key=_first) - 1]
+            if isinstance(places, dict):
+                found[number] = places
+            elif isinstance(places, Alike):
+                start, end = places.span(number - first)
+                matched[number] = self.machine.data[start:end]
+            else:
+                matched[number] = places[number - first].group()
+        found.update(zip(matched, self._unpickled(list(matched.values())), strict=True))
+        return found
 
-        first, found = self._starts[bisect.bisect_right(self._starts, number, key=_first) - 1]
-        if isinstance(found, dict):
-            return found
-        return self.machine.entry(found[number - first].start())[0]
+    def _unpickled(self, parts: list[bytes]) -> list[Any]:
+        """What entries stand for that the expression matched, so that they hold plain values."""
+        memo = self.machine.memo
+        if len(memo) > _MOST_PRELOADED or not parts:
+            return [self.machine.values(part)[0] for part in parts]
+        start = b"".join([_preload(number) for number in memo])
+        reader = _Preloaded(io.BytesIO(start + b"](" + b"".join(parts) + b"e."))
+        reader.values = memo
+        try:
+            found = reader.load()
+        except Exception:  # a number under which nothing was stored
+            raise UnscannableError from None
+        if type(found) is not list or len(found) != len(parts):
+            raise UnscannableError
+        return found
+
+
+_MOST_PRELOADED = 1000
+
+
+class _Preloaded(pickle.Unpickler):
+    """The C unpickler, started with what was stored before: fetched as persistent values.
+
+    CPython has a setter for the store, which loses what it is given (seen in 3.11).
+    """
+
+    values: dict[int, Any]
+
+    def find_class(self, *_: object) -> NoReturn:
+        raise UnscannableError
+
+    def persistent_load(self, pid: Any, /) -> Any:
+        return self.values[pid]
+
+
+@lru_cache(maxsize=_MOST_PRELOADED * 4)
+def _preload(number: int) -> bytes:
+    """Operations that fetch one value and store it under its number."""
+    digits = number.to_bytes(4, "little")
+    return b"J" + digits + b"Qr" + digits + b"0"
 
 
 def _reference(number: int) -> bytes:

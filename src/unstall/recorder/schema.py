@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import itertools
 import marshal
-from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from unstall.recorder.alike import Alike, Known
 from unstall.recorder.fields import (
     ABSENT,
     MAX_GROUPS,
@@ -33,35 +33,26 @@ from unstall.recorder.fields import (
     text_of,
     whole,
 )
-from unstall.recorder.records import Dump, GroupLog, Unit
+from unstall.recorder.logs import (
+    PENDING_DETAILS,
+    Block,
+    Log,
+    LoggedUnit,
+    finish_log,
+    note_special,
+)
+from unstall.recorder.records import Dump
 from unstall.recorder.safety import DumpError
 from unstall.recorder.scan import COLUMNS, Scan, UnscannableError
-from unstall.recorder.signatures import P2P_NAME, Batch, Signature
+from unstall.recorder.signatures import P2P_NAME, Signature
 from unstall.recorder.status import rank_inside, read_config, read_status
 
 MAX_ENTRIES = 1_000_000
 _MAX_TENSORS = 8192
 _MAX_DIMENSIONS = 65_536
 _KEPT_LAST = 8
-_KEPT_PENDING = 16
-_PENDING_DETAILS = 3
 _MAX_SIGNATURES = 100_000
-_MAX_PARTS = 1024
 _little = partial(int.from_bytes, byteorder="little")
-
-
-class _Log:
-    """A group while its entries are read."""
-
-    __slots__ = ("desc", "name", "own_rank", "pg_id", "received", "sent", "units")
-
-    def __init__(self, name: str, desc: str, pg_id: int | None) -> None:
-        self.name, self.desc, self.pg_id = name, desc, pg_id
-        # (sequence number, signature, done, entry number, point-to-point, created)
-        self.units: list[tuple[int, Any, bool, int, Any, int]] = []
-        self.own_rank: int | None = None
-        self.sent: dict[int, int] = {}
-        self.received: dict[int, int] = {}
 
 
 def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
@@ -83,25 +74,33 @@ def reduce_dump(raw: Any, source: str, size: int = 0) -> Dump:
     skipped = max(0, len(entries) - MAX_ENTRIES)
     for number, entry in enumerate(entries[skipped:], skipped + 1):
         reader.add(entry, number)
-    return reader.finish(raw, lambda number: entries[number - 1], skipped)
+    return reader.finish(raw, lambda some: {at: entries[at - 1] for at in some}, skipped)
 
 
-def reduce_scan(scan: Scan, source: str, size: int) -> Dump:
+def reduce_scan(scan: Scan, source: str, size: int, known: Known | None = None) -> Dump:
     """The same of a dump that was read the short way.
+
+    Args:
+        scan: the dump.
+        source: its name.
+        size: its bytes.
+        known: what was seen in the dumps before, the same that the scan had.
 
     Raises:
         UnscannableError: something in it needs the long way after all.
     """
-    reader = _Reader(Dump(source, size=size, entries=scan.count))
+    reader = _Reader(Dump(source, size=size, entries=scan.count), known)
     try:
         for number, piece in scan.pieces:
             if isinstance(piece, dict):
                 reader.add(piece, number)
+            elif isinstance(piece, Alike):
+                reader.add_alike(scan, piece, number)
             else:
                 reader.add_rows(scan, piece, number)
     except (KeyError, TypeError, ValueError, IndexError):
         raise UnscannableError from None
-    return reader.finish(scan.top, scan.entry, 0)
+    return reader.finish(scan.top, scan.entries, 0)
 
 
 def as_dictionary(raw: Any) -> dict[Any, Any]:
@@ -116,6 +115,10 @@ def as_dictionary(raw: Any) -> dict[Any, Any]:
 def _is_entry(value: Any) -> bool:
     return isinstance(value, dict) and ("profiling_name" in value or "record_id" in value)
 
+
+#: Entries sorted once for several dumps: kinds as cut out, and by group: as cut out, its number
+#: among the process's groups, its entries.
+_Blocks = tuple[dict[tuple[bytes, bytes], Signature], list[tuple[bytes, Any, Block]]]
 
 # What the loop needs of an entry, in the schema of torch 2.4 and later.
 _FIELDS = itemgetter(
@@ -159,9 +162,10 @@ class _Filled(dict[Any, Any]):
 class _Reader:
     """Takes a dump's entries one after the other."""
 
-    def __init__(self, dump: Dump) -> None:
+    def __init__(self, dump: Dump, known: Known | None = None) -> None:
         self.dump = dump
-        self.logs: dict[str, list[_Log]] = {}
+        self.known = known
+        self.logs: dict[str, list[Log]] = {}
         self.signatures: dict[bytes, Signature] = {}
 
     def add(self, entry: Any, number: int) -> None:
@@ -191,7 +195,7 @@ class _Reader:
         dump.first_created = dump.first_created or created
         done = state == "completed" or bool(retired) or bool(ended)
         if signature.special:
-            _note_special(log, signature, seq, done, number, bool(p2p), created)
+            note_special(log, signature, seq, done, number, bool(p2p), created)
         else:
             log.units.append((seq, signature, done, number, p2p, created))
 
@@ -212,12 +216,12 @@ class _Reader:
         key = marshal.dumps((name, inputs, outputs, kind_in, kind_out), 2)
         signature = self.signatures.get(key)
         if signature is None:
-            signature = _new_signature(self.dump, name, inputs, outputs, (kind_in, kind_out))
+            signature = self._new_signature(key, name, inputs, outputs, (kind_in, kind_out))
             if len(self.signatures) < _MAX_SIGNATURES:
                 self.signatures[key] = signature
         return signature
 
-    def _log(self, pair: Any, pg_id: Any) -> _Log:
+    def _log(self, pair: Any, pg_id: Any) -> Log:
         name = pair[0]
         if type(name) is not str:
             raise ValueError
@@ -226,21 +230,34 @@ class _Reader:
                 return log
         return _new_log(self.logs, pair, pg_id)
 
+    def _new_signature(
+        self, key: bytes, name: str, inputs: Any, outputs: Any, kinds: tuple[str, str]
+    ) -> Signature:
+        """The signature of a kind of operation that is new in this dump."""
+        dump, signature = self.dump, None
+        if self.known is not None:
+            signature = self.known.signatures.get(key)
+        if signature is None:
+            if len(name) > MAX_TEXT or len(kinds[0]) + len(kinds[1]) > 2 * MAX_TEXT:
+                raise ValueError
+            signature = Signature(name.rpartition(":")[2], inputs, outputs, kinds)
+            if self.known is not None:
+                self.known.remember(key, signature)
+        backend = name.rpartition(":")[0]
+        if backend and backend not in dump.backends and len(dump.backends) < 8:
+            dump.backends.append(backend)
+        return signature
+
     def add_rows(self, scan: Scan, rows: list[tuple[bytes, ...]], number: int) -> None:
         """Take many entries as the scanner cut them, a column at a time."""
         table = scan.columns(rows)
         names, tensors, pairs, exchanges, seqs, p2p_seqs = (table[name] for name in COLUMNS)
 
-        def signature_of(kind: tuple[bytes, bytes]) -> Signature:
-            (name,) = scan.machine.values(kind[0])
-            inputs, _, kinds_in, _, outputs, _, kinds_out = scan.machine.values(kind[1])
-            return self._signature(name, inputs, outputs, kinds_in, kinds_out)
+        def log_of(pair: bytes) -> Log:
+            return self._log_at(scan, number + pairs.index(pair))
 
-        def log_of(pair: bytes) -> _Log:
-            first = scan.entry(number + pairs.index(pair))
-            return self._log(first["process_group"], first.get("pg_id"))
-
-        kinds, logs = _Filled(signature_of), _Filled(log_of)
+        kinds: _Filled = _Filled(partial(self._signature_of, scan))
+        logs = _Filled(log_of)
         found = list(map(kinds.__getitem__, zip(names, tensors, strict=True)))
         places = list(map(logs.__getitem__, pairs))
         numbers = [value >> 8 for value in map(_little, seqs)]
@@ -262,19 +279,86 @@ class _Reader:
             for log, unit in zip(places, units, strict=True):
                 seq, signature, done, at, p2p, time = unit
                 if signature.special:
-                    _note_special(log, signature, seq, done, at, p2p, time)
+                    note_special(log, signature, seq, done, at, p2p, time)
                 else:
                     log.units.append(unit)
         else:
             for log, unit in zip(places, units, strict=True):
                 log.units.append(unit)
 
-    def finish(self, top: dict[Any, Any], entry_at: Callable[[int], Any], skipped: int) -> Dump:
+    def _signature_of(self, scan: Scan, kind: tuple[bytes, bytes]) -> Signature:
+        """The signature of a name and tensors as the scanner cut them."""
+        (name,) = scan.machine.values(kind[0])
+        inputs, _, kinds_in, _, outputs, _, kinds_out = scan.machine.values(kind[1])
+        return self._signature(name, inputs, outputs, kinds_in, kinds_out)
+
+    def _log_at(self, scan: Scan, number: int) -> Log:
+        """The group of an entry."""
+        entry = scan.entries([number])[number]
+        return self._log(entry["process_group"], entry.get("pg_id"))
+
+    def add_alike(self, scan: Scan, alike: Alike, number: int) -> None:
+        """Take entries that are those of a dump read before, sorted once for all such dumps.
+
+        The bytes are the same; what they stand for is looked up in this dump, once for each kind of
+        operation and each group.
+        """
+        place = (number, alike.count)
+        blocks = alike.reference.blocks
+        if place not in blocks:
+            blocks[place] = self._blocks(scan, alike, number)
+        if not self._take(scan, blocks[place]):
+            self.add_rows(scan, alike.reference.rows[: alike.count], number)
+
+    def _take(self, scan: Scan, blocks: _Blocks | None) -> bool:
+        """Take entries sorted before; ``False``, and nothing is taken, where they do not fit."""
+        if blocks is None:
+            return False
+        kinds, groups = blocks
+        for cut, signature in kinds.items():
+            if self._signature_of(scan, cut) is not signature:
+                return False
+        logs = [self._log(scan.machine.values(pair)[0], pg_id) for pair, pg_id, _ in groups]
+        if len({id(log) for log in logs}) < len(logs) or any(log.block for log in logs):
+            return False
+        for log, (_, _, block) in zip(logs, groups, strict=True):
+            log.block, log.before = block, len(log.units)
+        return True
+
+    def _blocks(self, scan: Scan, alike: Alike, number: int) -> _Blocks | None:
+        """Entries sorted by group; ``None`` where they hold sends, receives or batches."""
+        table = scan.columns(alike.reference.rows[: alike.count])
+        names, tensors, pairs, exchanges, seqs, _ = (table[name] for name in COLUMNS)
+        kinds: dict[tuple[bytes, bytes], Signature] = {}
+        sorted_units: dict[bytes, list[LoggedUnit]] = {}
+        for at, (cut, pair, seq) in enumerate(
+            zip(zip(names, tensors, strict=True), pairs, seqs, strict=True), number
+        ):
+            signature = kinds.get(cut)
+            if signature is None:
+                signature = kinds[cut] = self._signature_of(scan, cut)
+            unit = (_little(seq) >> 8, signature, True, at, False, 0)
+            sorted_units.setdefault(pair, []).append(unit)
+        if b"\x88" in exchanges or any(kind.special for kind in kinds.values()):
+            return None
+        firsts = scan.entries(units[0][3] for units in sorted_units.values())
+        groups = [
+            (pair, firsts[units[0][3]].get("pg_id"), Block(units))
+            for pair, units in sorted_units.items()
+        ]
+        return kinds, groups
+
+    def finish(
+        self,
+        top: dict[Any, Any],
+        entries_at: Callable[[Iterable[int]], dict[int, Any]],
+        skipped: int,
+    ) -> Dump:
         """The dump, once all entries were taken.
 
         Args:
             top: the dump's top level.
-            entry_at: gives an entry by its number.
+            entries_at: gives entries by their numbers.
             skipped: so many oldest entries were left out.
         """
         dump = self.dump
@@ -283,16 +367,17 @@ class _Reader:
         dump.version = text_of(top.get("version"))
         dump.library = text_of(top.get("comm_lib_version") or top.get("nccl_version"))
         dump.wrapped = skipped > 0
-        if dump.entries and isinstance(first := entry_at(1), dict):
-            dump.wrapped |= whole(first.get("record_id"), 0) > 0
         details = set(range(max(skipped, dump.entries - _KEPT_LAST) + 1, dump.entries + 1))
         for log in (log for named in self.logs.values() for log in named):
-            group = _finish(dump, log)
-            details.update(unit.number for unit in group.pending[:_PENDING_DETAILS])
+            group = finish_log(dump, log)
+            details.update(unit.number for unit in group.pending[:PENDING_DETAILS])
             dump.groups.append(group)
         index = {(group.name, group.desc): at for at, group in enumerate(dump.groups)}
+        full = entries_at({*details, 1} if dump.entries else ())
+        if isinstance(first := full.get(1), dict):
+            dump.wrapped |= whole(first.get("record_id"), 0) > 0
         for number in sorted(details):
-            entry = read_entry(entry_at(number), number, index)
+            entry = read_entry(full[number], number, index)
             if entry is not None:
                 dump.details[number] = entry
                 dump.last_created = entry.created or dump.last_created
@@ -310,111 +395,17 @@ def _check_many(sizes: Any) -> None:
     sum(map(sum, sizes))
 
 
-def _new_signature(
-    dump: Dump, name: str, inputs: Any, outputs: Any, kinds: tuple[str, str]
-) -> Signature:
-    if len(name) > MAX_TEXT or len(kinds[0]) + len(kinds[1]) > 2 * MAX_TEXT:
-        raise ValueError
-    backend, _, op = name.rpartition(":")
-    if backend and backend not in dump.backends and len(dump.backends) < 8:
-        dump.backends.append(backend)
-    return Signature(op, inputs, outputs, kinds)
-
-
-def _new_log(logs: dict[str, list[_Log]], pair: Any, number: Any) -> _Log:
+def _new_log(logs: dict[str, list[Log]], pair: Any, number: Any) -> Log:
     name, desc = pair[0], pair[1]
     if type(desc) is not str or len(logs) >= MAX_GROUPS or len(name) + len(desc) > 2 * MAX_TEXT:
         raise ValueError
     pg_id = whole(number)
-    log = _Log(name, desc, None if pg_id == ABSENT else pg_id)
+    log = Log(name, desc, None if pg_id == ABSENT else pg_id)
     named = logs.setdefault(name, [])
     if len(named) >= 64:
         raise ValueError
     named.append(log)
     return log
-
-
-def _note_special(
-    log: _Log, signature: Signature, seq: int, done: bool, number: int, p2p: bool, created: int
-) -> None:
-    """A send, a receive, or the end of a batch."""
-    half = signature.half
-    if half is not None:
-        log.own_rank = signature.own_rank
-        counts = log.sent if half.sends else log.received
-        counts[half.peer] = counts.get(half.peer, 0) + 1
-    if signature.closes:
-        _close_batch(log, seq, signature, done, number, p2p, created)
-    else:
-        log.units.append((seq, signature, done, number, p2p, created))
-
-
-def _close_batch(
-    log: _Log, seq: int, closer: Any, done: bool, number: int, p2p: bool, created: int
-) -> None:
-    """Join the entries of a batch to the entry that ends it.
-
-    Within a batch torch marks only the last entry as finished (ProcessGroupNCCL::endCoalescing);
-    its members stay ``scheduled`` for ever and share its sequence number.
-    """
-    units = log.units
-    members: list[Any] = []
-    while units and units[-1][0] == seq and not units[-1][1].closes and len(members) < 65_536:
-        members.append(units.pop())
-    if members:
-        members.reverse()
-        p2p = p2p or members[0][4]
-        created = created or members[-1][5]
-        closer = Batch(closer, [member[1] for member in members])
-    units.append((seq, closer, done, number, p2p, created))
-
-
-def _finish(dump: Dump, log: _Log) -> GroupLog:
-    """A group's columns and its unfinished operations."""
-    group = GroupLog(log.name, log.desc, pg_id=log.pg_id, own_rank=log.own_rank, pending=[])
-    group.sent, group.received = log.sent, log.received
-    if not log.units:  # its only entry was left out
-        return group
-    seqs, kinds, dones, _, exchanges, _ = zip(*log.units, strict=True)
-    if any(exchanges):
-        group.last_p2p = max(seq for seq, p2p in zip(seqs, exchanges, strict=True) if p2p)
-        kept = [unit for unit in log.units if not unit[4]]
-        seqs, kinds, dones = (tuple(unit[at] for unit in kept) for at in range(3))
-    for signature in dict.fromkeys(kinds):
-        if len(dump.meanings) < 4096:
-            dump.meanings.setdefault(signature.hash, signature.meaning)
-    if seqs:
-        group.last = max(seqs)
-        ended = itertools.compress(seqs, dones)
-        group.last_done = max(ended, default=-1)
-        hashes = [signature.hash for signature in kinds]
-        group.first, group.signatures = _column(list(seqs), hashes)
-    unfinished = [unit for unit in log.units if not unit[2]]
-    group.pending_count = len(unfinished)
-    for seq, signature, _, number, p2p, created in unfinished[:_KEPT_PENDING]:
-        parts = signature.parts[:_MAX_PARTS]
-        group.pending.append(
-            Unit(seq, bool(p2p), signature.op, number, signature.hash, parts, created)
-        )
-        dump.meanings.setdefault(signature.hash, signature.meaning)
-    return group
-
-
-def _column(seqs: list[int], hashes: list[int]) -> tuple[int, bytes]:
-    """Signatures as one column from the first sequence number on, gaps filled with 0."""
-    first, last = seqs[0], seqs[-1]
-    if last - first + 1 == len(seqs) and all(map(int.__lt__, seqs, seqs[1:])):
-        return first, array("Q", hashes).tobytes()
-    start = max(0, len(seqs) - 1)
-    while start and 0 <= seqs[start] - seqs[start - 1] <= 64:  # the newest run that only grows
-        start -= 1
-    first = seqs[start]
-    column = array("Q", bytes(8 * (seqs[-1] - first + 1)))
-    for seq, value in zip(seqs[start:], hashes[start:], strict=True):
-        before = column[seq - first]
-        # Several entries under one number: a batch whose end was not recorded.
-        column[seq - first] = value if not before else (before * 31 + value) & ((1 << 63) - 1)
-    return first, column.tobytes()
 
 
 def _kinds(kinds: Any) -> str:

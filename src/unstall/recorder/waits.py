@@ -93,10 +93,13 @@ class WaitGraph:
             for group, unit in self._streams(rank):
                 if unit.p2p or not needs_everyone(unit.op):
                     continue
-                others = [member for member in group.logs if member != rank]
-                done = [member for member in others if group.completed(member) >= unit.seq]
-                if done and 2 * len(done) >= len(others):
-                    self.stuck[rank] = Stuck(rank, group, unit, tuple(sorted(done)))
+                done = group.completed_at_least(unit.seq) - (group.completed(rank) >= unit.seq)
+                if done and 2 * done >= len(group.logs) - 1:
+                    peers = [
+                        member for member in group.logs
+                        if member != rank and group.completed(member) >= unit.seq
+                    ]  # fmt: skip
+                    self.stuck[rank] = Stuck(rank, group, unit, tuple(sorted(peers)))
                     break
 
     def _add(self, rank: int) -> None:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from unstall.recorder.alike import Known
 from unstall.recorder.naming import read_name
 from unstall.recorder.records import Dump
 from unstall.recorder.safety import MAX_BYTES, DumpError, parse
@@ -35,11 +36,11 @@ class Job(msgspec.Struct, array_like=True):
     data: bytes = b""
 
 
-def reduce_bytes(name: str, data: bytes, *, walk: bool) -> Dump:
+def reduce_bytes(name: str, data: bytes, *, walk: bool, known: Known | None = None) -> Dump:
     """A dump's bytes in compact form; what is wrong with them stands in the result."""
     try:
         try:
-            dump = reduce_scan(Scan(data), name, len(data))
+            dump = reduce_scan(Scan(data, known), name, len(data), known)
         except UnscannableError:
             dump = reduce_dump(parse(data, walk=walk), name, len(data))
     except DumpError as error:
@@ -54,7 +55,7 @@ def reduce_bytes(name: str, data: bytes, *, walk: bool) -> Dump:
     return dump
 
 
-def read_job(job: Job, *, walk: bool) -> Dump:
+def read_job(job: Job, *, walk: bool, known: Known | None = None) -> Dump:
     """The dump of a job, read from its path where it brings no bytes."""
     data = job.data
     if job.path:
@@ -65,7 +66,7 @@ def read_job(job: Job, *, walk: bool) -> Dump:
             dump = reduce_bytes(job.name, b"", walk=walk)
             dump.state, dump.found = "unreadable", error.strerror or type(error).__name__
             return dump
-    return reduce_bytes(job.name, data, walk=walk)
+    return reduce_bytes(job.name, data, walk=walk, known=known)
 
 
 def send(stream: BinaryIO, message: bytes) -> None:
@@ -104,9 +105,10 @@ def main() -> None:
     limited = limit_memory()
     gc.disable()  # plain values hold no cycles; the collector costs half the time
     decoder, encoder = msgspec.msgpack.Decoder(Job), msgspec.msgpack.Encoder()
+    known = Known()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while (message := receive(source)) is not None:
-        dump = read_job(decoder.decode(message), walk=not limited)
+        dump = read_job(decoder.decode(message), walk=not limited, known=known)
         try:
             send(sink, encoder.encode(dump))
         except BrokenPipeError:
