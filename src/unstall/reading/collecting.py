@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from unstall.model.facts import Fact, Place, Unreadable
+from unstall.model.secrets import without_secrets
 from unstall.model.text import say
 
 EARLY = 4000
@@ -21,7 +22,7 @@ class Collector:
     The same words at the same moment by the same speaker are one fact: a log and its copy by
     ``tee`` are often given together. Facts without a moment are never thought equal. Of a kind
     that a source repeats endlessly the first and the last are kept, since a fault shows where it
-    began and where it ended.
+    began and where it ended. No fact holds a secret: causes quote and cut what facts say.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,9 @@ class Collector:
         )
         # Positions moved by the sorting.
         for position in range(self._begin, len(self._facts)):
-            self._remember(self._facts[position], position)
+            fact = self._facts[position]
+            self._remember(fact, position)
+            self._facts[position] = without_secrets(fact)
         notes = []
         for kind, count in self._left_out.items():
             reason = say(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\xa0\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060\ufeff\ud800-\udfff]")  # noqa: E501  # fmt: skip
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\xa0\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\u061c\ufeff\ud800-\udfff]")  # noqa: E501  # fmt: skip
 _GONE = {**dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127, *range(0x80, 0xA0)])}
-_GONE |= dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF])
+_GONE |= dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x061C, 0xFEFF])
+_GONE |= dict.fromkeys(range(0x2060, 0x2070))
 _TABLE: dict[int, str | None] = {**_GONE, 0xA0: " ", 0x2028: " ", 0x2029: " "}
 _TABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 

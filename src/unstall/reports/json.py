@@ -21,6 +21,7 @@ from unstall.model.findings import (
     Ranked,
 )
 from unstall.model.plan import Judgement, Port, Program, Value
+from unstall.model.secrets import redacted
 from unstall.model.text import Text
 from unstall.reports import words
 from unstall.reports.outline import headline
@@ -33,6 +34,7 @@ _Object = dict[str, Any]
 # raw; escaped they mean the same and a terminal that shows the output obeys none of them.
 _UNSEEN = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+    rb"|\xd8\x9c|\xf3\xa0[\x80-\x87][\x80-\xbf]"
 )
 
 
@@ -147,7 +149,7 @@ class _Writer:
             return None
         return {
             "program": change.program,
-            "set": change.set,
+            "set": {name: words.shown_value(name, value) for name, value in change.set.items()},
             "unset": list(change.unset),
         }
 
@@ -206,7 +208,7 @@ class _Writer:
             "engine": program.engine or None,
             "versions": program.versions,
             "place": self.place(program.place) if program.place else None,
-            "condition": program.condition or None,
+            "condition": redacted(program.condition or "") or None,
             "background": program.background,
         }
 
@@ -220,7 +222,7 @@ class _Writer:
             "judgement": setting.judgement,
             "why": self.text(setting.why),
             "places": self.places(setting.places),
-            "correction": setting.correction or None,
+            "correction": redacted(setting.correction or "") or None,
             "concerns": list(setting.concerns),
         }
 
@@ -232,7 +234,7 @@ class _Writer:
         }
 
     def text(self, text: Text) -> str:
-        return text.render(self.language)
+        return redacted(text.render(self.language))
 
     def places(self, places: Iterable[Place]) -> list[_Object]:
         return [self.place(place) for place in places]

@@ -24,6 +24,7 @@ from unstall.model.findings import (
     Ranked,
 )
 from unstall.model.plan import JUDGEMENTS, Cited, Judgement
+from unstall.model.secrets import redacted
 from unstall.model.text import Text, TextValue, say, verbatim
 from unstall.reports import words
 from unstall.reports.launched import ProgramView, program_view
@@ -413,7 +414,7 @@ def _settings(
             word=speak(words.judgement(setting.judgement), language),
             why=speak(setting.why, language),
             cites=tuple(map(_cite, setting.places)),
-            correction=clean(setting.correction or ""),
+            correction=clean(redacted(setting.correction or "")),
         )
         for setting in sorted(settings, key=lambda item: order.get(item.judgement, 1))
     )

@@ -14,7 +14,7 @@ import msgspec
 from unstall import __version__
 from unstall.model.facts import Place
 from unstall.model.plan import Judgement, Plan
-from unstall.reports.words import clean, speak
+from unstall.reports.words import clean, shown_value, speak
 
 _LEVELS = {"conflict": "error", "suspicious": "warning", "no effect": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -59,7 +59,8 @@ def _rule(judgement: Judgement) -> str:
 
 
 def _result(judgement: Judgement, language: str) -> dict[str, Any]:
-    values = "; ".join(f"{label}: {value}" for label, value in judgement.values.items())
+    shown = {k: shown_value(judgement.name, value) for k, value in judgement.values.items()}
+    values = "; ".join(f"{label}: {value}" for label, value in shown.items())
     text = f"{judgement.name} ({values}): {speak(judgement.why, language)}"
     found: dict[str, Any] = {
         "ruleId": _rule(judgement),

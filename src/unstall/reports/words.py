@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from unstall.model.facts import Moment
+from unstall.model.secrets import HIDDEN, is_secret, redacted
 from unstall.model.text import Text, TextValue, say, verbatim
 
 LONGEST = 4000
@@ -14,9 +15,6 @@ LONGEST = 4000
 
 MOST_RANKS = 12
 """Runs of ranks that a rank list names before it only counts the rest."""
-
-HIDDEN = "***"
-"""What stands for the value of a setting that names a secret."""
 
 NOT_SET = "not set"
 """What a comparison of settings shows where a program was not given one."""
@@ -28,11 +26,6 @@ _ESCAPES = re.compile(
     "|[PX^_][^\x1b]*\x1b\\\\"  # device control and other strings
     "|[ -/]*[0-~])"
     r"|\x9b[0-?]*[ -/]*[@-~]"
-)
-_SECRET = re.compile(
-    r"(?:^|[_-])(?:token|secret|passwd|password|api[_-]?key|access[_-]?key|credentials?)"
-    r"(?:[_-](?:id|key))?$",
-    re.IGNORECASE,
 )
 
 
@@ -69,18 +62,13 @@ def clean(text: str, most: int = LONGEST) -> str:
 
 
 def speak(text: Text, language: str) -> str:
-    """A sentence in a language, cleaned."""
-    return clean(text.render(language))
-
-
-def is_secret(name: str) -> bool:
-    """Whether a flag's or variable's name says that its value should not be shown."""
-    return _SECRET.search(name) is not None
+    """A sentence in a language, cleaned and without secrets."""
+    return clean(redacted(text.render(language)))
 
 
 def shown_value(name: str, value: str) -> str:
     """A setting's value, or :data:`HIDDEN` for one whose name says it is a secret."""
-    return HIDDEN if value not in ("", "-", NOT_SET) and is_secret(name) else value
+    return HIDDEN if value not in ("", "-", NOT_SET) and is_secret(name) else redacted(value)
 
 
 def shown_command(words: Sequence[str]) -> tuple[str, ...]:
@@ -95,7 +83,7 @@ def shown_command(words: Sequence[str]) -> tuple[str, ...]:
             continue
         secret = is_secret(name)
         hide_next = secret and not equals and word.startswith("--")
-        shown.append(f"{name}={HIDDEN}" if secret and value else word)
+        shown.append(f"{name}={HIDDEN}" if secret and value else redacted(word))
     return tuple(shown)
 
 
