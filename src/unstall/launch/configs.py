@@ -19,7 +19,8 @@ class Keys:
     Attributes:
         place: the file's first line.
         values: dotted key to value.
-        kind: ``accelerate``, ``deepspeed``, ``kubernetes``, ``compose`` or ``trainer``.
+        kind: ``accelerate``, ``deepspeed``, ``kubernetes``, ``compose``, ``dockerfile``, ``env``
+            (lines ``NAME=value``) or ``trainer``.
         documents: what the parser made of it, one for each YAML document.
         lines: its lines.
         hosts: a host file's hosts with their slots (1 where none is given).
@@ -35,7 +36,7 @@ class Keys:
         text = config.text[:LARGEST]
         stripped = text.lstrip()
         try:
-            if config.kind in ("python", "code", "toml", "ini", "hostfile"):
+            if config.kind in ("python", "code", "toml", "ini", "hostfile", "dockerfile", "env"):
                 self.documents = []
             elif stripped.startswith("{"):
                 self.documents = [json.loads(text)]
@@ -46,7 +47,7 @@ class Keys:
         lines = self.lines = text.split("\n")[:20000]
         for document in self.documents[:50]:
             self._flatten(document, "", lines, 0)
-        self.kind = self._kind()
+        self.kind = config.kind if config.kind in ("dockerfile", "env") else self._kind()
 
     def _flatten(self, node: object, prefix: str, lines: Sequence[str], depth: int) -> None:
         if depth > 12 or len(self.values) > MOST_KEYS:
@@ -130,3 +131,18 @@ def _loader() -> type:
 def read(configs: Iterable[ConfigText]) -> list[Keys]:
     """All of them, those that cannot be parsed included (with their ``error``)."""
     return [Keys(config) for config in list(configs)[:200]]
+
+
+def assignments(file: Keys) -> dict[str, Value]:
+    """``NAME=value`` lines of an ``env`` file, as compose and DeepSpeed read them."""
+    found: dict[str, Value] = {}
+    for at, line in enumerate(file.lines[:MOST_KEYS]):
+        text = line.strip().removeprefix("export ")
+        name, equals, value = text.partition("=")
+        if not equals or text.startswith("#") or not name.strip().isidentifier():
+            continue
+        value = value.strip()
+        if value[:1] in ("'", '"') and value[-1:] == value[:1] and len(value) > 1:
+            value = value[1:-1]
+        found[name.strip()] = Value(value, place=Place(file.place.source, file.place.line + at))
+    return found

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from unstall.launch import dockerfile
 from unstall.launch.texts import Config, ConfigText, Script, ScriptText
 from unstall.model.facts import Place, Unreadable
 from unstall.model.text import Text, say
+
+_MANIFEST = re.compile(r"^apiVersion: *\S+ *$", re.MULTILINE)
+"""A manifest, whatever it is called (``job.yaml-template``, ``job.yaml.j2``)."""
 
 LARGEST = 4 << 20
 MOST_NAMED = 40
@@ -70,7 +75,11 @@ def _take(name: str, kind: str, data: bytes, found: Gathered) -> None:
     from unstall.reading.kinds import config_kind
 
     text = _decoded(data)
-    if kind == "config":
+    if dockerfile.named_like(name):
+        found.configs.append(Config(Place(name, 1), text, "dockerfile"))
+    elif kind == "text" and _MANIFEST.search(text[:65536]) is not None:
+        found.configs.append(Config(Place(name, 1), text, "yaml"))
+    elif kind == "config":
         found.configs.append(Config(Place(name, 1), text, config_kind(name)))
     elif kind == "script":
         found.scripts.append(Script(Place(name, 1), text))
@@ -102,20 +111,23 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8-sig", "replace").replace("\0", "\ufffd")
 
 
-def _beside(script: Path, found: Gathered) -> None:
-    """Files below the script's folder that it names: configurations, and scripts to source."""
-    if not found.scripts or found.scripts[-1].place.source != str(script):
+def _beside(given: Path, found: Gathered) -> None:
+    """Files below a source's folder that it names: configurations, and scripts to source."""
+    sources = (*found.scripts[-1:], *found.configs[-1:])
+    text = next((s.text for s in sources if s.place.source == str(given)), None)
+    if text is None:
         return
-    have = {s.place.source for s in (*found.scripts, *found.at_hand)}
-    have |= {c.place.source for c in found.configs}
-    folder = script.parent
-    words = found.scripts[-1].text.replace("=", " ").replace('"', " ").replace("'", " ").split()
+    taken = (*found.scripts, *found.at_hand, *found.configs)
+    have = {s.place.source for s in taken}
+    words = text.replace("=", " ").replace('"', " ").replace("'", " ").split()
     names = [w.strip("\\;,)(") for w in words if w.strip("\\;,)(").endswith(_NAMED)]
+    if "deepspeed" in words:
+        names.append(".deepspeed_env")
     for name in list(dict.fromkeys(names))[:MOST_NAMED]:
         plain = name.rsplit("}/", 1)[-1].rsplit(")/", 1)[-1]
         if "$" in plain or plain.startswith(("/", "~")) or ".." in Path(plain).parts:
             continue
-        path = folder / plain
+        path = given.parent / plain
         try:
             if not path.is_file() or path.is_symlink() or str(path) in have:
                 continue
@@ -124,9 +136,11 @@ def _beside(script: Path, found: Gathered) -> None:
         except (OSError, ValueError):
             continue
         have.add(str(path))
-        kind = "script" if path.suffix in (".sh", ".bash", ".env") else "config"
-        place = Place(str(path), 1)
-        if kind == "config":
-            found.configs.append(Config(place, _decoded(data), path.suffix.lstrip(".")))
-        else:
-            found.at_hand.append(Script(place, _decoded(data)))
+        place, content = Place(str(path), 1), _decoded(data)
+        if path.name.endswith((".env", "_env")):
+            found.configs.insert(0, Config(place, content, "env"))
+        if path.suffix in (".sh", ".bash", ".env"):
+            # only what sources or calls it runs it
+            found.at_hand.append(Script(place, content))
+        elif path.suffix:
+            found.configs.insert(0, Config(place, content, path.suffix.lstrip(".")))

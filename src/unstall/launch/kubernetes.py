@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from unstall.launch import dockerfile
 from unstall.launch.calls import Call, Outer, Variable
-from unstall.launch.configs import Keys
+from unstall.launch.configs import Keys, assignments
 from unstall.launch.strings import Unknown
 from unstall.launch.texts import Script
 from unstall.model.facts import Place
@@ -61,7 +62,12 @@ def scripts(keys: Sequence[Keys]) -> list[Contained]:
                 found.extend(_manifest(file, document))
         elif file.kind == "compose":
             for document in file.documents:
-                found.extend(_compose(file, document))
+                found.extend(_compose(file, document, keys))
+        elif file.kind == "dockerfile":
+            image = dockerfile.read("\n".join(file.lines), file.place)
+            if image is not None:
+                outer = Outer("image", (), (), image.place)
+                found.append(Contained(image.script, image.environment, outer))
     return found[:MOST_CONTAINERS]
 
 
@@ -243,7 +249,7 @@ def _line_of(file: Keys, name: str) -> Place:
     return file.place
 
 
-def _compose(file: Keys, document: object) -> Iterator[Contained]:
+def _compose(file: Keys, document: object, keys: Sequence[Keys]) -> Iterator[Contained]:
     services = document.get("services") if isinstance(document, dict) else None
     for name, service in services.items() if isinstance(services, dict) else ():
         if not isinstance(service, dict):
@@ -256,7 +262,7 @@ def _compose(file: Keys, document: object) -> Iterator[Contained]:
         ):
             if key in service:
                 options.append((flag, str(service[key])))
-        environment: dict[str, Variable] = {}
+        environment = _environment_files(service.get("env_file"), keys)
         given = service.get("environment")
         if isinstance(given, dict):
             for key, value in given.items():
@@ -275,6 +281,20 @@ def _compose(file: Keys, document: object) -> Iterator[Contained]:
             words = [*_image_entry(str(service.get("image", ""))), *words]
         outer = Outer("compose", tuple(options), (str(name),), _line_of(file, str(name)))
         yield from _contained(file, words, None, environment, outer)
+
+
+def _environment_files(value: object, keys: Sequence[Keys]) -> dict[str, Variable]:
+    """Variables of a service's ``env_file``, as far as the files are at hand; the last one wins."""
+    found: dict[str, Variable] = {}
+    items = value if isinstance(value, list) else [value]
+    for item in items[:MOST_CONTAINERS]:
+        path = item.get("path") if isinstance(item, dict) else item
+        base = str(path).rsplit("/", 1)[-1]
+        file = next((k for k in keys if k.kind == "env" and k.name == base), None)
+        if path and file is not None:
+            for name, given in assignments(file).items():
+                found[name] = Variable((given.text,), False, True, given.place)
+    return found
 
 
 def _text_words(value: object) -> list[str]:

@@ -55,6 +55,9 @@ def repair(text: str) -> Repaired:
         assignments = _lost_before(lines, starts, joined, prose)
     for at in prose:
         lines[at] = "#" + lines[at]
+    last = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].strip()), 0)
+    if lines[last].endswith("\\") and not lines[last].endswith("\\\\"):
+        lines[last] = lines[last][:-1]  # nothing goes on behind the end
     for at in (*joined, *assignments):
         lines[at] = lines[at].rstrip() + " \\"
     return Repaired(
@@ -193,7 +196,10 @@ class _State:
 
 def _is_flag(line: str) -> bool:
     text = line.strip()
-    if not text.startswith("-") or (text.endswith(")") and "(" not in text):
+    if not text.startswith("-"):
+        return False
+    first = text.split()[0]
+    if first.endswith(")") and "(" not in first:
         return False  # `--model)` is a branch of `case`
     name = text.lstrip("-")
     dashes = len(text) - len(name)

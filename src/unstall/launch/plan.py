@@ -15,6 +15,7 @@ from unstall.model.facts import Place
 from unstall.model.plan import Cited, Plan, Value
 from unstall.model.text import say
 from unstall.programs.base import Launch, number
+from unstall.programs.deepspeed import launch as deepspeed
 from unstall.programs.registry import recognise
 
 MOST_SCRIPTS = 100
@@ -50,9 +51,7 @@ def read_plan(
     """
     given = {name.lower().replace("_", "-"): text for name, text in (versions or {}).items()}
     keys = configuration.read(configs)
-    sources, origins = _evaluate(
-        list(scripts)[:MOST_SCRIPTS], beside=list(at_hand)[:MOST_SCRIPTS]
-    )
+    sources, origins = _evaluate(list(scripts)[:MOST_SCRIPTS], beside=list(at_hand)[:MOST_SCRIPTS])
     for contained in kubernetes.scripts(keys):
         more, more_origins = _evaluate(
             [contained.script], start=len(sources), given=contained.environment
@@ -265,6 +264,9 @@ def _hosts(launch: Launch, keys: Sequence[configuration.Keys]) -> None:
     if len(set(slots)) == 1:
         launch.per_node = slots[0]
     launch.settings["nodes"] = Value(str(len(slots)), place=found.place)
+    if launch.launchers[0] == "deepspeed" and len(slots) > 1:
+        own = next((k for k in keys if k.name == ".deepspeed_env"), None)
+        deepspeed.travel(launch, configuration.assignments(own) if own is not None else {})
 
 
 def _once(launches: list[Launch]) -> list[Launch]:

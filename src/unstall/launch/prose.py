@@ -211,8 +211,11 @@ def is_prose(line: str, functions: set[str] | frozenset[str] = frozenset()) -> b
     first = text.split(None, 1)[0]
     if first[:1] in "$\"'(){}[]!&|;<>:~./`\\@":
         return False
-    if first.endswith(")") and "(" not in first and (";;" in text or not first[:1].isdigit()):
+    branch = first.endswith(")") and "(" not in first
+    if branch and (first == text or ";;" in text or not first[:1].isdigit()):
         return False  # a branch of `case`, not `1) first do this`
+    if first[0] == "+" and "=" in first and "." in first:
+        return False  # one of Hydra's overrides
     if first.startswith("-"):
         # `--model x` is a lost continuation; `---- part two ----` is prose
         return first.strip("-=*") == "" or not (

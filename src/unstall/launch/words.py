@@ -27,6 +27,7 @@ _OUTSIDE = (
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
+    "MASTER_ADDR",
 )
 
 

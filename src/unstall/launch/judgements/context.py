@@ -67,12 +67,33 @@ def together(one: Launch, other: Launch) -> bool:
         if any(m == mark and b != branch for m, b in second.path):
             return False
     if first.script != second.script:
-        return True
+        apart = first.place.source == second.place.source and not (
+            contained(one) or contained(other)
+        )
+        return not apart or _coupled(one, other) or _coupled(other, one)
     if first.order > second.order:
         first, second, one = second, first, other
     if first.ended is not None and first.ended <= second.order:
         return False
     return first.background or one.server
+
+
+def contained(launch: Launch) -> bool:
+    """Whether a manifest starts it together with the manifest's other containers."""
+    return any(o.name in ("kubernetes", "compose") for o in launch.call.outer)
+
+
+def _coupled(client: Launch, server: Launch) -> bool:
+    """Whether one needs the other: parts of one text are else read as alternatives."""
+    if {client.role, server.role} == {"rollout", "trainer"}:
+        return True
+    if "node" in (client.role, server.role) and client.role != server.role:
+        return True
+    return server.server and any(
+        not mine.listens and theirs.listens and mine.value.same_as(theirs.value) is True
+        for mine in client.ports
+        for theirs in server.ports
+    )
 
 
 def same_host(one: Launch, other: Launch) -> bool:

@@ -10,6 +10,8 @@ from unstall.model.text import say
 from unstall.programs.base import NCCL_DEFAULT_MS, Launch, number
 
 _MILLISECOND_LOOKS = (600_000, 1_800_000, 3_600_000, 7_200_000)
+_SECOND_LOOKS = (600, 1800, 3600, 5400, 7200, 10_800, 18_000, 36_000)
+_TOO_MANY_MINUTES = 100_000
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
 _NOT_READ = {
     "NCCL_TIMEOUT": "NCCL",
@@ -104,7 +106,9 @@ def _units(launch: Launch, timeout: Timeout) -> Iterator[Judgement]:
                 places(timeout.value),
                 f"--{timeout.name} {given * 60}",
             )
-    elif timeout.name == "distributed_timeout_minutes" and given >= 600:
+    elif timeout.name == "distributed_timeout_minutes" and (
+        given in _SECOND_LOOKS or given >= _TOO_MANY_MINUTES
+    ):
         yield Judgement(
             timeout.name,
             {launch.label: timeout.value.text},

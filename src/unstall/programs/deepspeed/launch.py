@@ -1,15 +1,15 @@
 """The ``deepspeed`` launcher.
 
-Source: DeepSpeed 0.17 ``launcher/runner.py`` (flags; CUDA_VISIBLE_DEVICES is taken as ``--include``
-unless ``--include``, ``--exclude``, ``--num_gpus`` or ``--num_nodes`` is given, and is then
-ignored;
-MASTER_ADDR is 127.0.0.1 without a host file), ``constants.py`` (port 29500, DEEPSPEED_TIMEOUT in
-minutes, default 10).
+Source: DeepSpeed 0.14.0 to 0.19.8 ``launcher/runner.py`` (flags; CUDA_VISIBLE_DEVICES is taken as
+``--include`` unless ``--include``, ``--exclude``, ``--num_gpus`` or ``--num_nodes`` is given, and
+is then ignored; MASTER_ADDR is 127.0.0.1 without a host file and the first host's address with one,
+which without a flag is /job/hostfile), ``constants.py`` (port 29500, DEEPSPEED_TIMEOUT in
+minutes, default 30 before 0.19.5 and 10 since).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unstall.model.plan import Port, Value
 from unstall.model.text import say
@@ -30,6 +30,7 @@ _SWITCHES = frozenset(
         "quiet",
     ]
 )
+_TRAVELS = ("NCCL", "PYTHON", "LD_LIBRARY", "PATH", "UCX", "MV2", "MLFLOW")
 _SHORT = {"-H": "hostfile", "-i": "include", "-e": "exclude", "-q": "quiet", "-m": "module"}
 
 
@@ -89,7 +90,7 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
         launch.processes = launch.visible * nodes if nodes is not None else None
     launch.nodes = nodes
     port = flags.get("master_port", default(29500))
-    host = flags.get("master_addr", default("127.0.0.1" if not hosts else ""))
+    host = flags.get("master_addr", default("127.0.0.1" if nodes == 1 else ""))
     launch.ports.append(Port("rendezvous", port, host=host, picked=picked(port, origins)))
     for name in ("MASTER_PORT", "MASTER_ADDR"):
         launch.ignores[name] = say(
@@ -107,3 +108,26 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
         launch.words = tuple(rest)
     else:
         launch.words = (Value("python"), *rest)
+
+
+def travel(launch: Launch, given: Mapping[str, Value]) -> None:
+    """Over several nodes only some of the shell's variables reach the workers.
+
+    Source: DeepSpeed 0.14.0 to 0.19.8 ``launcher/runner.py`` (``EXPORT_ENVS``, ``.deepspeed_env``
+    beside the script or in the home folder), ``accelerator/cuda_accelerator.py`` (``export_envs``).
+
+    Args:
+        launch: a program of the launcher on several nodes.
+        given: the variables of ``.deepspeed_env``.
+    """
+    for name in list(launch.environment):
+        if name.startswith(_TRAVELS) or name in given:
+            continue
+        launch.not_exported[name] = launch.environment.pop(name)
+        launch.ignores[name] = say(
+            "over several nodes the deepspeed launcher hands on only variables that begin with "
+            "NCCL, PYTHON, LD_LIBRARY, PATH, UCX, MV2 or MLFLOW, and those of .deepspeed_env: "
+            "{name} does not reach the workers",
+            name=name,
+        )
+    launch.environment.update(given)
