@@ -75,8 +75,8 @@ SCENARIO = Scenario(
         "prompts": 8,
         "generations": 4,
         "tokens": 5,
-        "kilopixels": 80,
-        "spread": 1.2,
+        "kilopixels": 60,
+        "spread": 1.0,
     },
     size_texts={
         "engines": say("data-parallel engines of the server"),

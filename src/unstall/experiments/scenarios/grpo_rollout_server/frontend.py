@@ -108,7 +108,8 @@ def llm_worker(lab: Lab, dp_rank: int, connection: Connection) -> None:
     die_with_parent()
     set_title(f"python rollout.py llm_worker --data-parallel-rank={dp_rank}")
     front = FrontEnd(lab, dp_rank)
-    images.prepare(front.torch, lab.folder / "images" / "0.img")  # warm up, as a profile run does
+    for image in range(8):  # warm up, as a profile run does
+        front.colour_of(image)
     connection.send("ready")
     while True:
         try:

@@ -1,7 +1,7 @@
 """The policy: a transformer of one layer, its vocabulary and its task.
 
-A prompt is an image of one of eight colours, as a token; the task is to answer with as many of the
-colour's own token as fit, then to stop.
+A prompt is an image of one of eight colours, as a token; the task is to answer with the colour's
+own token and to stop.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def build(torch: Any) -> Any:
 
 
 def reward(colour: int, completion: list[int], longest: int) -> float:
-    """How much of the answer is the image's own token, 0 to 1."""
-    wanted = FIRST_ANSWER + colour
-    body = [token for token in completion if token != END]
-    return sum(token == wanted for token in body) / longest
+    """1 for the image's own token and nothing more, less for what follows it, else 0."""
+    if not completion or completion[0] != FIRST_ANSWER + colour:
+        return 0.0
+    more = sum(token != END for token in completion[1:])
+    return 1.0 - 0.8 * more / max(longest - 1, 1)

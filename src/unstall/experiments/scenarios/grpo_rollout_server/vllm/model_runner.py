@@ -57,6 +57,14 @@ class ModelRunner:
                 finished.append(request)
         return finished
 
+    def profile_run(self) -> None:
+        """Passes of the start-up, small and large; each with the all-reduce of a step."""
+        for rows in (1, 8, 32):
+            self._before_forward(rows)
+            with self.torch.no_grad():
+                logits = self.model(self.dummy.expand(rows, 6))
+                self.torch.multinomial(self.torch.softmax(logits[:, -1], dim=-1), 1)
+
     def execute_dummy_batch(self) -> None:
         """A step without requests, so that the others' all-reduce completes."""
         self._before_forward(1)

@@ -137,9 +137,9 @@ def engine_process(lab: Any, dp_rank: int, connection: Connection) -> None:
     )
     hold = lab.changed("hold-wave-open")
     if not together:
-        EngineCoreProc.run_engine_core(
-            EngineCoreProc(ModelRunner(torch, dp_rank, 1, None), connection, hold)
-        )
+        alone = ModelRunner(torch, dp_rank, 1, None)
+        alone.profile_run()
+        EngineCoreProc.run_engine_core(EngineCoreProc(alone, connection, hold))
         return
     import torch.distributed as dist
 
@@ -155,6 +155,7 @@ def engine_process(lab: Any, dp_rank: int, connection: Connection) -> None:
         "EP rank 0"
     )
     runner = ModelRunner(torch, dp_rank, world, group)
+    runner.profile_run()
     EngineCoreProc.run_engine_core(DPEngineCoreProc(runner, connection, hold, vote))
 
 
