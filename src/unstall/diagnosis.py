@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -35,6 +35,9 @@ from unstall.model.findings import (
 )
 from unstall.model.plan import Judgement, Plan
 from unstall.model.text import say
+
+if TYPE_CHECKING:
+    from unstall.recorder.loading import Dumps
 
 #: The odds, as a logarithm, that what happened is none of the causes that found something to say.
 #: A claim needs about this much evidence to be as likely as not.
@@ -78,13 +81,12 @@ def diagnose(
     reading = read(paths, stdin=stdin, progress=progress)
     versions = _versions(reading.facts)
     plan = read_plan(reading.scripts, reading.configs, versions)
-    recorded: list[Finding] = []
+    dumps = None
     if reading.dumps:
         from unstall import recorder
 
         dumps = recorder.load(reading.dumps)
-        recorded = recorder.findings(recorder.analyse(dumps))
-    found = weigh(reading.facts, plan, recorded)
+    found = weigh(reading.facts, plan, dumps)
     return msgspec.structs.replace(
         found,
         language=reading.language,
@@ -93,8 +95,8 @@ def diagnose(
     )
 
 
-def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -> Diagnosis:
-    """The diagnosis of facts and a plan; of several attempts, that of the last which failed."""
+def weigh(facts: Sequence[Fact], plan: Plan, dumps: Dumps | None = None) -> Diagnosis:
+    """The diagnosis of facts, a plan and dumps; of several attempts, the last which failed."""
     divided = attempts(facts)
     jobs = [build(attempt, plan) for attempt in divided]
     chosen = jobs[-1]
@@ -104,7 +106,10 @@ def weigh(facts: Sequence[Fact], plan: Plan, recorded: Iterable[Finding] = ()) -
         if findings:
             chosen = job
             break
-    findings.extend(recorded)
+    if dumps is not None:
+        from unstall import recorder
+
+        findings = recorder.combine(findings, dumps, jobs, chosen)
     ranked = rank(findings)
     benign = harmless(chosen)
     if ranked:

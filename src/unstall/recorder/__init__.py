@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unstall.job import Job
     from unstall.model.findings import Finding
     from unstall.model.plan import Program
     from unstall.recorder.loading import Dumps, Progress
     from unstall.recorder.result import RecorderVerdict
 
-__all__ = ["Dumps", "RecorderVerdict", "analyse", "findings", "load", "looks_like_dump"]
+__all__ = ["Dumps", "RecorderVerdict", "analyse", "combine", "findings", "load", "looks_like_dump"]
 
 
 def __getattr__(name: str) -> Any:
@@ -78,3 +79,20 @@ def findings(verdict: RecorderVerdict, programs: Sequence[Program] = ()) -> list
     from unstall.recorder.claims import findings as make
 
     return make(verdict, programs)
+
+
+def combine(
+    claims: Iterable[Finding], dumps: Dumps, jobs: Sequence[Job], chosen: Job
+) -> list[Finding]:
+    """The claims of a log's causes, joined with what dumps say.
+
+    Args:
+        claims: what the causes claim of the chosen job.
+        dumps: loaded dumps; what the logs say of them (ranks, hosts, programs) is written into
+            them.
+        jobs: the attempts that the logs tell apart, in order.
+        chosen: the one that is diagnosed.
+    """
+    from unstall.recorder.joining import combine as join
+
+    return join(claims, dumps, jobs, chosen)

@@ -29,8 +29,9 @@ def findings(verdict: RecorderVerdict, programs: Sequence[Program] = ()) -> list
 
     Args:
         verdict: what :func:`unstall.recorder.analyse` returned.
-        programs: programs known from logs and scripts. A dump names no program; the one that has
-            as many processes as the dumps have ranks is taken, or the only one there is.
+        programs: programs known from logs and scripts. A dump names no program: the one that the
+            logs tell, else the one that has as many processes as the dumps have ranks, or the only
+            one there is.
     """
     if not verdict.suspects:
         return []
@@ -42,18 +43,23 @@ def findings(verdict: RecorderVerdict, programs: Sequence[Program] = ()) -> list
         if support
     ]
     claims.sort(key=lambda claim: -claim[1])
-    owner = _owner(verdict, programs)
+    owner = owner_of(verdict, programs)
     return [_finding(verdict, owner, suspects, *claim) for claim in claims]
 
 
-def _owner(verdict: RecorderVerdict, programs: Sequence[Program]) -> Program | None:
-    """The program that left the dumps, where that can be told."""
+def owner_of(verdict: RecorderVerdict, programs: Sequence[Program]) -> Program | None:
+    """The program that left the dumps, where that can be told: by the logs, else by its size."""
+    for program in programs:
+        if program.label == verdict.program:
+            return program
     world = len(set(verdict.ranks) | set(verdict.missing))
-    same = [program for program in programs if program.processes == world]
+    taken = {other.program for other in verdict.others}
+    left = [program for program in programs if program.label not in taken]
+    same = [program for program in left if program.processes == world]
     if len(same) == 1:
         return same[0]
-    possible = [program for program in programs if program.processes is None]
-    return possible[0] if len(programs) == len(possible) == 1 else None
+    possible = [program for program in left if program.processes is None]
+    return possible[0] if len(left) == len(possible) == 1 else None
 
 
 _Claim = tuple[str, float, tuple[Evidence, ...], tuple[Fix, ...]]
@@ -115,14 +121,25 @@ _EVEN_FIX = Fix(
 )
 
 
+#: For a rank that is busy with something that takes longer than the others wait.
+LATE = Fix(
+    say("Raise the group's time-out above the longest pause, or let all ranks share the work.")
+)
+
+
 def _late(theirs: Sighting, own: Sighting | None) -> list[_Claim]:
     """What the frames of both sides say about a rank that did not come."""
     words = " ".join(f"{name} {file}" for name, file, _ in theirs.frames[:8])
     claims: list[_Claim] = []
     small = theirs.op in ("barrier", "all_reduce_barrier") or (theirs.numel_in or 99) <= 1
-    fix = Fix(
-        say("Raise the group's time-out above the longest pause, or let all ranks share the work.")
-    )
+    fix = LATE
+    mine = " ".join(f"{name} {file}" for name, file, _ in (own.frames[:8] if own else ()))
+    if own is not None and _SAVE.search(mine) and not _SAVE.search(words):
+        note = _note(
+            say("The last operation of rank {rank} comes from code that saves or evaluates.",
+                rank=own.rank), own, 1.5,
+        )  # fmt: skip
+        claims.append(("slow-checkpoint-or-eval", 1.5, (note,), (fix,)))
     if _SAVE.search(words):
         note = _note(say("The others wait in code that saves or evaluates."), theirs, 1.5)
         claims.append(("slow-checkpoint-or-eval", 1.5, (note,), (fix,)))

@@ -27,6 +27,7 @@ class Incident(msgspec.Struct):
         absent: ranks of this program without a readable dump: those of ``broken`` and the missing.
         world: all ranks.
         notes: what was noticed while sorting.
+        program, attempt: as the logs tell them, see :class:`~unstall.recorder.records.Dump`.
     """
 
     label: str
@@ -35,13 +36,15 @@ class Incident(msgspec.Struct):
     absent: tuple[int, ...] = ()
     world: tuple[int, ...] = ()
     notes: tuple[Text, ...] = ()
+    program: str = ""
+    attempt: int = -1
 
 
 def sort_into_incidents(dumps: list[Dump]) -> tuple[list[Incident], list[Text]]:
     """Incidents, largest first, and notes on dumps that belong to none."""
     notes: list[Text] = []
     unique: dict[tuple[object, ...], Dump] = {}
-    placed: dict[str, list[tuple[int, Dump]]] = {}
+    placed: dict[tuple[str, str, int], list[tuple[int, Dump]]] = {}
     # Of a pickle and its JSON twin the pickle comes first: it has the stacks.
     for dump in sorted(dumps, key=lambda d: not any(e.frames for e in d.details.values())):
         rank = _rank_of(dump, notes)
@@ -59,7 +62,8 @@ def sort_into_incidents(dumps: list[Dump]) -> tuple[list[Incident], list[Text]]:
             notes.append(say("{name} repeats {other}.", name=dump.source, other=twin.source))
             continue
         unique[_identity(dump, rank)] = dump
-        placed.setdefault(_FORMAT.sub("", dump.series), []).append((rank, dump))
+        key = (_FORMAT.sub("", dump.series), dump.program, dump.attempt)
+        placed.setdefault(key, []).append((rank, dump))
     bundles: list[dict[int, Dump]] = []
     for series in sorted(placed):
         bundles.extend(_split(placed[series]))
@@ -72,7 +76,8 @@ def sort_into_incidents(dumps: list[Dump]) -> tuple[list[Incident], list[Text]]:
 def _identity(dump: Dump, rank: int) -> tuple[object, ...]:
     pending = sum(group.pending_count for group in dump.groups)
     series = _FORMAT.sub("", dump.series)
-    return (series, dump.version, rank, dump.entries, dump.last_created, pending)
+    told = (dump.program, dump.attempt)
+    return (series, told, dump.version, rank, dump.entries, dump.last_created, pending)
 
 
 def _rank_of(dump: Dump, notes: list[Text]) -> int | None:
@@ -161,6 +166,9 @@ def _merge(bundles: list[dict[int, Dump]]) -> list[dict[int, Dump]]:
 
 
 def _related(one: dict[int, Dump], other: dict[int, Dump]) -> bool:
+    both = (*one.values(), *other.values())
+    if len({d.program for d in both} - {""}) > 1 or len({d.attempt for d in both} - {-1}) > 1:
+        return False
     worlds = [
         {_world(d) for d in bundle.values() if d.readable and _world(d)} for bundle in (one, other)
     ]
@@ -193,4 +201,8 @@ def _incident(bundle: dict[int, Dump], several: bool) -> Incident:
     absent = tuple(sorted(world - readable.keys()))
     series = sorted({dump.series for dump in bundle.values()})
     label = series[0].lstrip("/") if several and series else ""
-    return Incident(label, readable, broken, absent, tuple(sorted(world)))
+    return Incident(
+        label, readable, broken, absent, tuple(sorted(world)),
+        program=max((dump.program for dump in bundle.values()), default=""),
+        attempt=max((dump.attempt for dump in bundle.values()), default=-1),
+    )  # fmt: skip

@@ -150,6 +150,9 @@ class Dump(msgspec.Struct, array_like=True):
         rank, sure, host, series: from the file's name (see :mod:`unstall.recorder.naming`).
         inside: the only rank that is a member of all its groups, where there is just one.
         size: bytes of the file.
+        program, attempt: whose it is by the logs: a program's label, and which of several attempts,
+            counted from 0; ``""`` and -1 where they do not tell.
+        told: source and line that tell its rank; ``renamed`` where the file's name says another.
     """
 
     source: str
@@ -172,6 +175,10 @@ class Dump(msgspec.Struct, array_like=True):
     series: str = ""
     inside: int | None = None
     size: int = 0
+    program: str = ""
+    attempt: int = -1
+    told: tuple[str, int] | None = None
+    renamed: bool = False
 
     @property
     def readable(self) -> bool:

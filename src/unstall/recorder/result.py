@@ -140,6 +140,7 @@ class RecorderVerdict(msgspec.Struct, frozen=True, kw_only=True):
         label: tells this incident from others in the same input.
         entries: operations compared.
         others: verdicts on further incidents in the same input.
+        program, attempt: whose dumps these are by the logs; ``""`` and -1 where they do not tell.
     """
 
     verdict: str
@@ -159,6 +160,8 @@ class RecorderVerdict(msgspec.Struct, frozen=True, kw_only=True):
     backends: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     others: tuple[RecorderVerdict, ...] = ()
+    program: str = ""
+    attempt: int = -1
 
 
 def ranks_text(ranks: tuple[int, ...] | list[int], limit: int = 12) -> str:

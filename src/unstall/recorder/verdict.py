@@ -73,7 +73,8 @@ def judge(incident: Incident) -> RecorderVerdict:
     if not claims and not scene.graph.heads:
         claims += standstill.behind(scene)
     suspects = _suspects(scene, claims)
-    return compose(scene, suspects, cycles, undecided, sights)
+    verdict = compose(scene, suspects, cycles, undecided, sights)
+    return msgspec.structs.replace(verdict, program=incident.program, attempt=incident.attempt)
 
 
 def _suspects(scene: Scene, claims: list[Claim]) -> tuple[Suspect, ...]:
