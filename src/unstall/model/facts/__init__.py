@@ -1,0 +1,141 @@
+"""Facts: typed observations, each with who said it, when, and where it stands.
+
+A reader turns lines into facts and knows nothing of causes; a cause reads facts and knows nothing
+of lines. Facts are immutable. Absent knowledge is ``None``, never a guess.
+
+One module for each kind of writer; all names are here.
+"""
+
+from __future__ import annotations
+
+from unstall.model.facts.base import (
+    NOBODY,
+    Fact,
+    GroupTag,
+    Moment,
+    Place,
+    Speaker,
+    Unreadable,
+    Work,
+)
+from unstall.model.facts.devices import (
+    CudaError,
+    CudaOutOfMemory,
+    DeviceAssert,
+    DriverEvent,
+)
+from unstall.model.facts.distributed import (
+    BarrierFailure,
+    CollectiveMismatch,
+    CollectiveTimeout,
+    DesyncReport,
+    DumpSignalObserved,
+    FailedStack,
+    GroupCreated,
+    GroupStatus,
+    PeerLost,
+    ProcessTakenDown,
+    RecorderFile,
+    StoreFailure,
+    WatchdogError,
+    WatchdogStuck,
+)
+from unstall.model.facts.nccl import (
+    NcclError,
+    NcclInit,
+    NcclTransport,
+    NcclWarning,
+)
+from unstall.model.facts.processes import (
+    CutTraceback,
+    FatalSignal,
+    Frame,
+    HostMemory,
+    MemoryKill,
+    ProcessEnd,
+    PythonException,
+    ResourceLeak,
+    ResourceLimit,
+    SchedulerEvent,
+    SignalSent,
+    WorkerGroupRestart,
+)
+from unstall.model.facts.programs import (
+    EngineLoad,
+    EngineNotice,
+    EnvironmentValue,
+    HttpExchange,
+    Identity,
+    Mention,
+    PackageVersion,
+    Phase,
+    Progress,
+    Remark,
+    TrainingStep,
+    WarningLine,
+)
+from unstall.model.facts.stacks import (
+    ProcessStack,
+    RecorderDump,
+    ThreadStack,
+)
+
+__all__ = [
+    "NOBODY",
+    "BarrierFailure",
+    "CollectiveMismatch",
+    "CollectiveTimeout",
+    "CudaError",
+    "CudaOutOfMemory",
+    "CutTraceback",
+    "DesyncReport",
+    "DeviceAssert",
+    "DriverEvent",
+    "DumpSignalObserved",
+    "EngineLoad",
+    "EngineNotice",
+    "EnvironmentValue",
+    "Fact",
+    "FailedStack",
+    "FatalSignal",
+    "Frame",
+    "GroupCreated",
+    "GroupStatus",
+    "GroupTag",
+    "HostMemory",
+    "HttpExchange",
+    "Identity",
+    "MemoryKill",
+    "Mention",
+    "Moment",
+    "NcclError",
+    "NcclInit",
+    "NcclTransport",
+    "NcclWarning",
+    "PackageVersion",
+    "PeerLost",
+    "Phase",
+    "Place",
+    "ProcessEnd",
+    "ProcessStack",
+    "ProcessTakenDown",
+    "Progress",
+    "PythonException",
+    "RecorderDump",
+    "RecorderFile",
+    "Remark",
+    "ResourceLeak",
+    "ResourceLimit",
+    "SchedulerEvent",
+    "SignalSent",
+    "Speaker",
+    "StoreFailure",
+    "ThreadStack",
+    "TrainingStep",
+    "Unreadable",
+    "WarningLine",
+    "WatchdogError",
+    "WatchdogStuck",
+    "Work",
+    "WorkerGroupRestart",
+]
