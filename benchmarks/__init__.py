@@ -1,0 +1,1 @@
+"""Measurements: calibration, start-up, and the recorder beside its peer."""

@@ -95,7 +95,8 @@ def _figures(answers: list[Answer]) -> None:
     for low, high in BANDS:
         band = [one for one in decided if low <= one.confidence < high]
         if band:
-            print(f"{low:.2f}-{min(high, 1):.2f}     {len(band):>5}    {_share([b.right for b in band])}")
+            share = _share([one.right for one in band])
+            print(f"{low:.2f}-{min(high, 1):.2f}     {len(band):>5}    {share}")
 
 
 def _share(right: list[bool]) -> str:

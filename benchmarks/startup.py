@@ -41,7 +41,8 @@ def main() -> None:
         ("unstall --version", [*run, "--version"]),
     ]
     for name in ("f00-vllm-illegal-access", "f02-grpo-rollout-server"):
-        rows.append((f"unstall diagnose {name}", [*run, "diagnose", str(CASES / name / "report.txt")]))
+        report = str(CASES / name / "report.txt")
+        rows.append((f"unstall diagnose {name}", [*run, "diagnose", report]))
     if importlib.util.find_spec("torch") is not None:
         rows.append(("python -c 'import torch'", [sys.executable, "-c", "import torch"]))
     print(f"{'command':<44} {'CPU s':>7} {'ratio':>7}   (best of {RUNS}, {os.cpu_count()} cores)")

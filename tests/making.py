@@ -54,7 +54,13 @@ def timeout(
 
 
 def status(
-    rank: int, enqueued: int, completed: int, line: int = 1, *, tag: GroupTag, reason: str = "failure"
+    rank: int,
+    enqueued: int,
+    completed: int,
+    line: int = 1,
+    *,
+    tag: GroupTag,
+    reason: str = "failure",
 ) -> GroupStatus:
     return GroupStatus(
         place=place(line),

@@ -8,7 +8,7 @@ literal given to ``say`` and asks that each has a translation with the same name
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 
 if sys.version_info >= (3, 11):
@@ -19,7 +19,7 @@ else:  # pragma: no cover - the same parser under its older name
 LANGUAGES = ("en", "zh")
 
 
-@lru_cache(maxsize=None)
+@cache
 def catalogue(language: str) -> dict[str, str]:
     """All translations into a language: English template to translated template."""
     merged: dict[str, str] = {}
