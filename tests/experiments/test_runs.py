@@ -59,7 +59,9 @@ def test_a_change_lets_it_finish(nurse, tmp_path, name, change):
 
 def test_engines_fall_out_of_step_by_themselves(nurse, tmp_path):
     """Nothing waits on purpose: larger images only make the race come sooner."""
-    scenario, done = run(nurse, tmp_path, "grpo-rollout-server", sizes=["kilopixels=120"])
+    scenario, done = run(
+        nurse, tmp_path, "grpo-rollout-server", steps=1500, sizes=["kilopixels=150"]
+    )
     assert done.outcome == "hung"
     closing = close(scenario, done)
     assert closing.verdict == "engine-desync"
