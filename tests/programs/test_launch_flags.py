@@ -7,6 +7,7 @@ import pytest
 from tests.launch.plans import only, plan, verdict
 from unstall.model.plan import Value
 from unstall.programs.base import number, ordinals, overrides, parse_flags, release, seconds, truth
+from unstall.programs.vllm.names import may_read
 
 
 def words(text: str) -> list[Value]:
@@ -205,3 +206,102 @@ def test_wrappers(wrapper: str) -> None:
 )
 def test_commands_inside_of_texts(text: str) -> None:
     assert only(plan(text)).processes == 3
+
+
+class TestVllmByVersion:
+    """Hand-checked in vLLM's sources: names, defaults and since when."""
+
+    @pytest.mark.parametrize(
+        ("flags", "per_node", "processes"),
+        [
+            ("-dp 4 -dpl 2 -dpa 10.0.0.1 -dpp 13345", 2, 4),
+            ("-dp 4 -dpn 1 -dpa 10.0.0.1", 1, 4),
+            ("-dp 4 -dpe", 1, 4),
+            ("-tp 8 -pp 2 -n 2 -r 1 --master-addr 10.0.0.1", 8, 16),
+            ("-tp 2 -dp 2 -ep", 4, 4),
+        ],
+    )
+    def test_short_forms(self, flags: str, per_node: int, processes: int) -> None:
+        found = plan(f"vllm serve m {flags} --port 8003\n")
+        program = only(found)
+        assert program.processes == processes
+        row = next(
+            j for j in found.judgements if j.name in ("tensor parallel size", "data parallel size")
+        )
+        assert str(per_node) in str(row.why)
+
+    def test_expert_parallel_by_its_short_form(self) -> None:
+        assert only(plan("vllm serve m -dp 2 -ep\n")).parallel.expert_enabled
+
+    def test_switches_take_no_value(self) -> None:
+        program = only(plan("vllm serve --enforce-eager --no-enable-prefix-caching org/m\n"))
+        assert program.flags["model"].text == "org/m"
+        assert program.flags["no_enable_prefix_caching"].text == "true"
+
+    def test_several_nodes_meet_at_29501(self) -> None:
+        program = only(plan("vllm serve m -tp 16 --nnodes 2 --node-rank 0 --master-addr 10.1.1.1\n"))
+        assert [(p.purpose, p.value.text) for p in program.ports if p.purpose == "rendezvous"] == [
+            ("rendezvous", "29501")
+        ]
+
+    def test_messages_between_engines_need_a_port_only_across_nodes(self) -> None:
+        def purposes(flags: str) -> set[str]:
+            return {p.purpose for p in only(plan(f"vllm serve m {flags}\n")).ports if p.listens}
+
+        assert "data-parallel messaging" not in purposes("-dp 2")
+        assert "data-parallel messaging" not in purposes("-dp 2 -dpl 2")
+        assert "data-parallel messaging" in purposes("-dp 4 -dpl 2 -dpa 10.0.0.1")
+        assert "data-parallel messaging" not in purposes("-dp 4 -dpn 3 -dpa 10.0.0.1")
+
+    @pytest.mark.parametrize(
+        ("name", "version", "read"),
+        [
+            ("VLLM_PORT", "0.8.0", True),
+            ("VLLM_DP_RANK_LOCAL", "0.8.0", False),
+            ("VLLM_DP_RANK_LOCAL", "0.8.5", True),
+            ("VLLM_RPC_TIMEOUT", "0.22.0", True),
+            ("VLLM_RPC_TIMEOUT", "0.23.0", False),
+            ("VLLM_RPC_TIMEOUT", None, True),
+            ("VLLM_LOOPBACK_IP", "0.9.2", False),
+            ("VLLM_HTTP_PORT", None, False),
+            ("VLLM_USE_V1", "0.10.0", True),
+        ],
+    )
+    def test_variables(self, name: str, version: str | None, read: bool) -> None:
+        assert may_read(name, version) is read
+
+    def test_a_variable_of_another_version_has_no_effect(self) -> None:
+        text = "export VLLM_RPC_TIMEOUT=90000\nvllm serve m\n"
+        assert verdict(plan(text, versions={"vllm": "0.11.0"}), "VLLM_RPC_TIMEOUT") == "ok"
+        assert verdict(plan(text, versions={"vllm": "0.30.0"}), "VLLM_RPC_TIMEOUT") == "no effect"
+
+
+class TestSglangByVersion:
+    @pytest.mark.parametrize("name", ["--dist-init-addr", "--nccl-init-addr"])
+    def test_two_names_of_the_rendezvous(self, name: str) -> None:
+        text = f"python -m sglang.launch_server --model-path m --tp 4 --nnodes 2 {name} 10.1.1.1:77\n"
+        program = only(plan(text))
+        assert [(p.value.text) for p in program.ports if p.purpose == "rendezvous"] == ["77"]
+
+    def test_switches_take_no_value(self) -> None:
+        program = only(plan("sglang serve --enable-metrics org/m\n"))
+        assert program.flags["model_path"].text == "org/m"
+
+    def test_master_port_counts_with_the_override(self) -> None:
+        text = "export MASTER_PORT=88 {}\npython -m sglang.launch_server --model-path m --tp 2\n"
+        assert verdict(plan(text.format("")), "MASTER_PORT") == "no effect"
+        override = "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE=env://"
+        assert verdict(plan(text.format(override)), "MASTER_PORT") == "ok"
+
+
+def test_srun_options_of_two_words() -> None:
+    text = "srun --mem-per-cpu 4G --ntasks-per-core 1 --task-epilog e.sh -N 2 torchrun fit.py\n"
+    program = only(plan(text))
+    assert program.command[-2:] == ("torchrun", "fit.py")
+    given = {name: program.flags[name].text for name in ("mem_per_cpu", "task_epilog")}
+    assert given == {"mem_per_cpu": "4G", "task_epilog": "e.sh"}
+
+
+def test_switches_of_accelerate() -> None:
+    program = only(plan("accelerate launch --multi_gpu --same_network --num_processes 2 fit.py\n"))
+    assert program.processes == 2
