@@ -6,8 +6,8 @@
 
 CPU seconds (user and system, all processes, start-up included) and peak resident memory of the
 largest process. Wall time is left out: it says more about the machine's other guests. Of unstall
-the least and the most of ``--repeat`` runs are printed. At the end the exponents of growth, start-up
-taken off: 1.0 is linear. torchfrtrace is skipped where it would take more than
+the least and the most of ``--repeat`` runs are printed. At the end the exponents of growth, with
+start-up taken off: 1.0 is linear. torchfrtrace is skipped where it would take more than
 ``--peer-limit`` CPU seconds (by its own last figure and quadratic growth).
 """
 
