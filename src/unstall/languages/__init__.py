@@ -8,7 +8,7 @@ literal given to ``say`` and asks that each has a translation with the same name
 from __future__ import annotations
 
 import sys
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 
 if sys.version_info >= (3, 11):
