@@ -108,8 +108,9 @@ def weigh(facts: Sequence[Fact], plan: Plan, dumps: Dumps | None = None) -> Diag
             break
     if dumps is not None:
         from unstall import recorder
+        from unstall.recorder.engine_steps import counted
 
-        findings = recorder.combine(findings, dumps, jobs, chosen)
+        findings = counted(recorder.combine(findings, dumps, jobs, chosen), dumps, chosen)
     ranked = rank(findings)
     benign = harmless(chosen)
     if ranked:

@@ -105,6 +105,13 @@ def confirm(
         Optional[list[str]],  # noqa: UP045
         typer.Option(metavar="NAME=NUMBER", help="A size of the scenario; can be repeated."),
     ] = None,
+    stack: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="PACKAGE==VERSION,...",
+            help="Run this software itself on the CPU, in an environment made for it.",
+        ),
+    ] = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--output", "-o", metavar="FOLDER", help="Where the evidence goes."),
@@ -125,6 +132,8 @@ def confirm(
       unstall confirm grpo-rollout-server --until-confirmed
 
       unstall confirm late-tokenizing --change longer-timeout -n 10
+
+      unstall confirm grpo-rollout-server --stack vllm==0.11.0 --change independent-engines
 
       unstall confirm --script launch.sh --set 'rollout server.vllm_use_async_engine=true' --until 'step>=200'
 
@@ -176,6 +185,7 @@ def confirm(
                     steps=steps,
                     long=long,
                     sizes=tuple(size or ()),
+                    stack=stack,
                     output=output,
                     as_json=as_json,
                     language=language.value,

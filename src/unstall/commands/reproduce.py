@@ -63,6 +63,13 @@ def reproduce(
             metavar="FILE", help="Write the scenario as one Python file that only needs torch."
         ),
     ] = None,
+    stack: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="PACKAGE==VERSION,...",
+            help="Run this software itself on the CPU, in an environment made for it.",
+        ),
+    ] = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--output", "-o", metavar="FOLDER", help="Where the evidence goes."),
@@ -74,6 +81,8 @@ def reproduce(
 
     Everything runs on this machine's CPU with gloo; no GPU is needed, torch is: pip install
     "unstall[lab]". The run is stopped once its evidence is gathered; nothing is left running.
+    With --stack the software that a report names is installed once, at exactly these versions and
+    apart from everything else, and is run instead of the scenario's own small programs.
 
     Examples:
 
@@ -87,6 +96,8 @@ def reproduce(
 
       unstall reproduce late-tokenizing --export repro.py
 
+      unstall reproduce grpo-rollout-server --stack vllm==0.11.0
+
     Exit status: 0 it was reproduced and its evidence was diagnosed as its cause (or, for a
     control, it finished), 1 it was not, 2 the call was wrong or the machine cannot run it.
     """
@@ -95,8 +106,8 @@ def reproduce(
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         code = _reproduce(
-            name, ranks, seed, steps, timeout, size or [], control, from_ or [], export, output,
-            as_json, language.value,
+            name, ranks, seed, steps, timeout, size or [], control, from_ or [], export, stack,
+            output, as_json, language.value,
         )  # fmt: skip
     except LabError as error:
         typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
@@ -118,6 +129,7 @@ def _reproduce(
     control: str | None,
     report: list[str],
     export: Path | None,
+    stack: str | None,
     output: Path | None,
     as_json: bool,
     language: str,
@@ -136,17 +148,22 @@ def _reproduce(
     if name is None:
         _list(as_json, language)
         return 0
-    scenario = scenario_named(name)
+    choice = None
+    if stack is not None:
+        from unstall.experiments.stacks.sessions import choose as choose_stack
+
+        choice = choose_stack(name, stack)
+    scenario = choice.scenario if choice is not None else scenario_named(name)
     settings = settings_for(
         scenario, ranks=ranks, seed=seed, steps=steps, timeout=timeout, control=control, sizes=sizes
     )
-    if export is not None:
+    if export is not None and choice is None:
         from unstall.experiments.export import export_scenario
 
         export_scenario(scenario, settings, export)
         typer.echo(str(export))
         return 0
-    return _run(scenario, settings, given, output, as_json, language)
+    return _run(scenario, settings, given, choice, output, as_json, language)
 
 
 def _list(as_json: bool, language: str) -> None:
@@ -168,6 +185,7 @@ def _run(
     scenario: Any,
     settings: Any,
     given: Diagnosis | None,
+    choice: Any,
     output: Path | None,
     as_json: bool,
     language: str,
@@ -180,12 +198,18 @@ def _run(
     from unstall.experiments.telling import Teller
     from unstall.model.text import say
 
-    require_lab()
-    folder = new_folder(output, scenario.name)
     teller = Teller(language, quiet=as_json)
-    teller.begin(scenario.name, say("loading torch, starting its processes"))
-    with Nurse() as nurse:
-        run = run_scenario(scenario, settings, folder, nurse, name=scenario.name, tell=teller)
+    if choice is not None:
+        ready = choice.prepare(teller.note)
+        folder = new_folder(output, scenario.name)
+        teller.begin(scenario.name, say("starting its launch script"))
+        run = ready.run(settings, folder, scenario.name, teller)
+    else:
+        require_lab()
+        folder = new_folder(output, scenario.name)
+        teller.begin(scenario.name, say("loading torch, starting its processes"))
+        with Nurse() as nurse:
+            run = run_scenario(scenario, settings, folder, nurse, name=scenario.name, tell=teller)
     teller.end(run)
     closing = None
     if run.outcome in ("hung", "failed"):

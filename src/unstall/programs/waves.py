@@ -35,9 +35,17 @@ class WaveReading(msgspec.Struct, frozen=True):
 
 
 def wave_reading(
-    seq: int | None, match: Match, program: Program | None, versions: Mapping[str, str]
+    seq: int | None,
+    match: Match,
+    program: Program | None,
+    versions: Mapping[str, str],
+    *,
+    on_cpu: bool = False,
 ) -> WaveReading | None:
-    """The reading for a step collective of a data-parallel engine group; ``None`` for others."""
+    """The reading for a step collective of a data-parallel engine group; ``None`` for others.
+
+    ``on_cpu`` says that the engines run on a CPU, where start-up makes fewer of them.
+    """
     if seq is None or match.framework != "vllm" or match.group is None:
         return None
     if match.group.name != "dp":
@@ -53,6 +61,7 @@ def wave_reading(
                 version,
                 sequences,
                 enforce_eager=_switch(program, "enforce_eager", "vllm_enforce_eager"),
+                on_cpu=on_cpu,
             )
         )
         is not None

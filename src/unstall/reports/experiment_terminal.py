@@ -84,6 +84,8 @@ def settings_text(settings: Settings) -> Text:
 
 def timeout_text(settings: Settings) -> Text:
     """By what means time-outs were shortened."""
+    if settings.timeout >= 600:
+        return say("time-outs of the process groups: as the software sets them, not shortened")
     return say(
         "time-outs of the process groups: {seconds} s instead of PyTorch's 10 or 30 minutes, given "
         "to these processes when they make their groups; nothing else is changed",

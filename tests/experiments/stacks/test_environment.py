@@ -63,7 +63,7 @@ RECIPE = Recipe(
 )
 
 
-def test_a_build_that_was_stopped_goes_on_where_it_was(tmp_path, wheels):
+def test_a_build_that_was_stopped_goes_on_where_it_was(tmp_path, wheels, monkeypatch):
     wheel(wheels, "helper", "1.1")
     wheel(wheels, "helper", "1.2")
     told: list[str] = []
@@ -95,10 +95,16 @@ def test_a_build_that_was_stopped_goes_on_where_it_was(tmp_path, wheels):
     assert told == []
 
     # a smaller stack with these versions needs no environment of its own
+    monkeypatch.setattr("unstall.experiments.stacks.environment.recipes", lambda: (RECIPE,))
     smaller = msgspec.structs.replace(
-        RECIPE, name="helper", asked={"helper": "1.1"}, versions={"helper": "1.1"}
+        RECIPE,
+        name="helper",
+        asked={"helper": "1.1"},
+        steps=RECIPE.steps[:1],
+        versions={"helper": "1.1"},
     )
     assert place_of(smaller, root) != place
+    assert build(smaller, tell, root=root) == found
 
 
 def test_a_missing_python_is_told(tmp_path):

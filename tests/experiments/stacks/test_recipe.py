@@ -23,7 +23,9 @@ def test_names_compare_as_the_standard_says():
     assert asked("ms_swift==3.10.3") == {"ms-swift": "3.10.3"}
 
 
-@pytest.mark.parametrize("text", ["", "vllm", "vllm>=0.11", "vllm==", "==1", "a==1,,b==2", "a==1 2"])
+@pytest.mark.parametrize(
+    "text", ["", "vllm", "vllm>=0.11", "vllm==", "==1", "a==1,,b==2", "a==1 2"]
+)
 def test_what_is_no_stack_is_refused_with_an_example(text):
     with pytest.raises(LabError, match="package==version"):
         asked(text)

@@ -153,6 +153,7 @@ def startup(
     enforce_eager: bool = False,
     flashinfer: bool | None = None,
     sizes: int | None = None,
+    on_cpu: bool = False,
 ) -> Startup | None:
     """The step all-reduces of start-up.
 
@@ -167,9 +168,19 @@ def startup(
         flashinfer: whether FlashInfer tunes itself (one pass more, GPUs of compute capability 9
             and later where it is installed); ``None`` gives both counts.
         sizes: number of captured sizes, where it is known (``Capturing CUDA graphs …: 67/67``).
+        on_cpu: on a CPU one pass warms up; there is no profile, no graph, no sampler warm-up
+            (0.11.0, read and run).
     """
     if not within(version, "0.11", "0.13"):
         return None
+    if on_cpu:
+        if not within(version, "0.11", "0.11.1"):
+            return None
+        return Startup(
+            (1,),
+            (say("on a CPU: one pass to warm up, no memory profile, no graphs"),),
+            "vLLM 0.11.0, vllm/v1/worker/cpu_model_runner.py: warming_up_model",
+        )
     assumptions = [
         say("one profile pass and one sampler warm-up, no speculative decoding, no microbatches")
     ]

@@ -1,0 +1,66 @@
+"""``--stack`` of ``reproduce`` and ``confirm``: the software itself instead of the replica."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from unstall.experiments.nurse import PSUTIL_MISSING, LabError
+from unstall.experiments.outcome import Run
+from unstall.experiments.runner import Tell
+from unstall.experiments.scenario import Scenario, Settings
+from unstall.experiments.stacks.drive import run_stack, tiny_model
+from unstall.experiments.stacks.environment import Environment, build
+from unstall.experiments.stacks.levels import Level, level_for
+from unstall.experiments.stacks.recipe import Recipe, check_machine, recipe_for
+from unstall.model.text import Text
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A stack and what it runs, before anything is installed."""
+
+    recipe: Recipe
+    level: Level
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is declared of it."""
+        return self.level.scenario
+
+    def prepare(self, tell: Callable[[Text], None]) -> Ready:
+        """Build its environment and its model.
+
+        Raises:
+            LabError: that does not work here.
+        """
+        environment = build(self.recipe, tell)
+        tiny_model(environment)
+        return Ready(self.level, environment)
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A stack that can run."""
+
+    level: Level
+    environment: Environment
+
+    def run(self, settings: Settings, folder: Path, name: str, tell: Tell) -> Run:
+        """Run it once."""
+        return run_stack(self.level, self.environment, settings, folder, name=name, tell=tell)
+
+
+def choose(name: str, stack: str) -> Choice:
+    """The stack that was asked for, and how it runs a scenario.
+
+    Raises:
+        LabError: there is no such stack, it does not run this, or this machine cannot.
+    """
+    recipe = recipe_for(stack)
+    level = level_for(name, recipe)
+    check_machine(recipe)
+    if importlib.util.find_spec("psutil") is None:
+        raise LabError(PSUTIL_MISSING)
+    return Choice(recipe, level)
