@@ -35,7 +35,9 @@ _SEGMENT = re.compile(r"(/dev/shm/[^\s,:()'\"]{1,200})")
 _SIZE = re.compile(r"\(size (\d{1,20})\)|to (\d{1,20}) bytes")
 _LOADER = re.compile(r"out of shared memory|insufficient shared memory|killed by signal: Bus error")
 #: NCCL, PyTorch's shared tensors (torch_*), Python's multiprocessing (psm_*).
-_FULL = re.compile(r"No space left|Cannot allocate|full|unable to (?:write|open|mmap|resize)")
+_FULL = re.compile(
+    r"No space left|Cannot allocate|full|unable to (?:write|open|mmap|resize|allocate shared)"
+)
 
 
 def examine(job: Job) -> Iterable[Finding]:

@@ -40,6 +40,9 @@ MESSENGERS = re.compile(
     r"|DataLoader worker .{0,80}(exited|is killed)"
 )
 
+#: ``torch/_utils.py``, ``ExceptionWrapper``: the parent's copy of a worker's exception.
+RAISED_AGAIN = re.compile(r"Caught \w{1,80} in \w")
+
 #: Exceptions of which a more exact fact stands beside them: the device's and NCCL's errors.
 DEVICE = re.compile(
     r"CUDA error|HIP error|Triton Error|out of memory|OutOfMemoryError|CUDA out of"
@@ -49,6 +52,7 @@ DEVICE = re.compile(
     # a full disk is named by its path, and is an exception like others
     r"|No space left on device(?!: ['\"]?/(?!dev/shm))"
     r"|Detected mismatch between collectives|Bus error|bus error"
+    r"|unable to (?:open|allocate|resize|mmap|write).{0,40}shared memory"
 )
 
 
@@ -69,6 +73,9 @@ class Death(msgspec.Struct, frozen=True):
 def is_messenger(exception: PythonException) -> bool:
     """Whether an exception only passes on another process's failure."""
     if exception.frames_from in ("launcher", "ignored"):
+        return True
+    # what a loader's worker raised is raised again in its parent; the worker's own is told too
+    if exception.notes and RAISED_AGAIN.match(exception.message):
         return True
     # a destructor's exception is ignored by Python, also where the line that says so was cut off
     if exception.frames and exception.frames[0].function in ("__del__", "_python_exit"):
