@@ -83,7 +83,7 @@ def run_stack(
 
     def gather() -> None:
         asked = evidence.ask_for_dumps(state)
-        dumps.update(evidence.collect_dumps(state, asked, place, 5.0))
+        dumps.update(evidence.collect_dumps(state, asked, place, 30.0))
 
     scale = stretch()
     try:

@@ -72,10 +72,14 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
         parts.append(
             f"UNSTALL_IMAGES={images} VLLM_CPU_OMP_THREADS_BIND={shlex.quote(bind)} \\\n"
             f"{_lines(server)} \\\n  --port {port} &\n"
+            f"server{number}=$!\n"
         )
     parts += [
-        f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 1; done\n"
-        for port in ports
+        f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do\n"
+        f"  kill -0 $server{number} || exit 1\n"
+        "  sleep 1\n"
+        "done\n"
+        for number, port in enumerate(ports)
     ]
     parts.append(
         f"ACCELERATE_USE_CPU=true NPROC_PER_NODE={settings.ranks} MASTER_PORT={master} \\\n"
@@ -126,7 +130,7 @@ GRPO = Level(
         most=6,
         sizes={
             "engines": 2,
-            "batch": 16,
+            "batch": 48,
             "generations": 8,
             "tokens": 6,
             "kilopixels": 1000,
@@ -140,10 +144,10 @@ GRPO = Level(
             },
             "batch": say("completions of each trainer rank a step"),
         },
-        steps=100,
+        steps=150,
         long_steps=1000,
         by=150,
-        stall=60.0,
+        stall=40.0,
         timeout=1800.0,
         limit=14400.0,
     ),
