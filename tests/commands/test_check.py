@@ -177,3 +177,23 @@ def test_this_machine(script: Path) -> None:
 def test_help_shows_examples() -> None:
     text = unstall("check", "--help").stdout.decode()
     assert "unstall check run_grpo.sh" in text
+
+
+def test_a_folders_scripts_are_alternatives(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.sh").write_text(f"torchrun --nproc_per_node 2 {name}.py\n")
+    (tmp_path / "empty").touch()
+    (tmp_path / "run.log").write_text("step 1\n")
+    folder = unstall("check", tmp_path, "--json")
+    assert (folder.returncode, folder.stderr) == (0, b"")
+    assert len(json.loads(folder.stdout)["programs"]) == 2
+    assert unstall("check", tmp_path / "a.sh", tmp_path / "b.sh").returncode == 1
+
+
+def test_a_binary_and_a_folder_without_scripts_are_2(tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(range(256)) * 9)
+    for path in (tmp_path, tmp_path / "weights.bin"):
+        result = unstall("check", path)
+        assert result.returncode == 2
+        assert result.stderr
+        assert b"Traceback" not in result.stderr

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from unstall.model.plan import Plan
 
 
+MOST_PROBLEMS = 20
+
+
 class Language(str, Enum):
     """Language of the report."""
 
@@ -85,24 +88,31 @@ def check(
     from unstall.launch.files import gather
 
     found = gather(scripts or [], sys.stdin.buffer if "-" in (scripts or []) else None)
-    for problem in found.problems:
+    for problem in found.problems[:MOST_PROBLEMS]:
         typer.echo(f"unstall: {problem}", err=True)
+    if len(found.problems) > MOST_PROBLEMS:
+        more = len(found.problems) - MOST_PROBLEMS
+        typer.echo(f"unstall: and {more} more that could not be read", err=True)
     if environment:
         from unstall.launch.machine import look, with_machine
 
         machine = look()
         versions = {**machine.versions, **found.versions, **versions}
-        plan = read_plan(found.scripts, found.configs, versions, found.at_hand)
+        plan = read_plan(found.scripts, found.configs, versions, found.at_hand, found.searched)
         plan = with_machine(plan, machine)
     else:
         versions = {**found.versions, **versions}
-        plan = read_plan(found.scripts, found.configs, versions, found.at_hand)
+        plan = read_plan(found.scripts, found.configs, versions, found.at_hand, found.searched)
     _report(plan, as_json, as_markdown, as_sarif, verbose, output, language.value)
     if any(j.judgement == "conflict" for j in plan.judgements):
         raise typer.Exit(1)
     if scripts and not plan.programs:
         if not found.problems:
-            typer.echo("unstall: no program of a known kind is started here", err=True)
+            typer.echo(
+                "unstall: no program of a known kind is started here (see docs/check.md for what "
+                "is read)",
+                err=True,
+            )
         raise typer.Exit(2)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,8 +17,9 @@ def read_plan(
     configs: Sequence[ConfigText] = (),
     versions: Mapping[str, str] | None = None,
     at_hand: Sequence[ScriptText] = (),
+    searched: Collection[str] = (),
 ) -> Plan:
     """The launch plan of scripts; see :func:`unstall.launch.plan.read_plan`."""
     from unstall.launch.plan import read_plan as read
 
-    return read(scripts, configs, versions, at_hand)
+    return read(scripts, configs, versions, at_hand, searched)

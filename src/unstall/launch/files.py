@@ -19,6 +19,8 @@ _MANIFEST = re.compile(r"^apiVersion: *\S+ *$", re.MULTILINE)
 
 LARGEST = 4 << 20
 MOST_NAMED = 40
+MOST_SOURCES = 2000
+_OF_A_FOLDER = ("script", "config")
 _NAMED = (".yaml", ".yml", ".json", ".sh", ".bash", ".env")
 
 
@@ -28,6 +30,7 @@ class Gathered(msgspec.Struct):
     Attributes:
         scripts: shell scripts, or regions of longer texts that are one.
         configs: configuration files.
+        searched: names of the sources that were found in folders rather than named.
         at_hand: scripts beside the given ones, which count only where those source or call them.
         versions: package versions that a report lists.
         problems: what could not be read.
@@ -36,6 +39,7 @@ class Gathered(msgspec.Struct):
     scripts: list[ScriptText] = []
     configs: list[ConfigText] = []
     at_hand: list[ScriptText] = []
+    searched: set[str] = set()
     versions: dict[str, str] = {}
     problems: list[Text] = []
 
@@ -44,10 +48,22 @@ def gather(paths: Sequence[str], stdin: BinaryIO | None = None) -> Gathered:
     """Read the paths, and the files beside a script that it names. Nothing is raised."""
     from unstall.reading.sources import open_sources
 
-    found = Gathered([], [], [], {}, [])
+    found = Gathered([], [], [], set(), {}, [])
     if not paths:
         return found
-    for source in open_sources(paths, stdin):
+    named = set(paths)
+    for count, source in enumerate(open_sources(paths, stdin)):
+        if count >= MOST_SOURCES:
+            found.problems.append(
+                say("only the first {count} files were looked at", count=MOST_SOURCES)
+            )
+            break
+        name = source.place.source if isinstance(source, Unreadable) else source.name
+        in_folder = name not in named and "!" not in name
+        if in_folder and (isinstance(source, Unreadable) or source.kind not in _OF_A_FOLDER):
+            continue  # a folder holds other things, too
+        if in_folder:
+            found.searched.add(name)
         if isinstance(source, Unreadable):
             found.problems.append(
                 say("{name}: {reason}", name=source.place.source, reason=source.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -36,6 +36,7 @@ def read_plan(
     configs: Sequence[ConfigText] = (),
     versions: Mapping[str, str] | None = None,
     at_hand: Sequence[ScriptText] = (),
+    searched: Collection[str] = (),
 ) -> Plan:
     """The launch plan of scripts that belong together. Nothing is run.
 
@@ -43,6 +44,8 @@ def read_plan(
         scripts: shell scripts, or regions of a longer text that are one.
         configs: configuration files beside them.
         at_hand: further scripts, which count only where one of ``scripts`` sources or calls them.
+        searched: sources that nobody named together: they run together only where one of their
+            programs needs the other's.
         versions: package to version, as far as the input gives them.
 
     Returns:
@@ -61,6 +64,8 @@ def read_plan(
         sources.extend(more)
         origins.update(more_origins)
     launches = _launches(sources, keys, origins, given)
+    for launch in launches:
+        launch.searched = launch.place.source in searched
     launches = _together(_once(launches))
     _label(launches)
     context = judgements.Context(

@@ -38,6 +38,7 @@ class Launch(msgspec.Struct, kw_only=True):
         job: programs with one job are parts of one, started on several nodes.
         settings: further settings worth comparing: name to value (``ZeRO stage``).
         comment: the comment behind the command.
+        searched: its script was found in a folder, not named by the user.
     """
 
     call: Call
@@ -73,6 +74,7 @@ class Launch(msgspec.Struct, kw_only=True):
     notes: list[Cited] = []
     script: str | None = None
     store_port: str | None = None
+    searched: bool = False
 
     def flag(self, *names: str) -> Value | None:
         """The first of the flags that was given."""

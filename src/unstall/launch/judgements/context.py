@@ -67,9 +67,9 @@ def together(one: Launch, other: Launch) -> bool:
         if any(m == mark and b != branch for m, b in second.path):
             return False
     if first.script != second.script:
-        apart = first.place.source == second.place.source and not (
-            contained(one) or contained(other)
-        )
+        same = first.place.source == second.place.source
+        apart = same and not (contained(one) or contained(other))
+        apart = apart or (not same and one.searched and other.searched)
         return not apart or _coupled(one, other) or _coupled(other, one)
     if first.order > second.order:
         first, second, one = second, first, other
