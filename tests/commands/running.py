@@ -10,12 +10,16 @@ from pathlib import Path
 
 
 def unstall(
-    *words: str | Path, stdin: bytes | None = None, cwd: Path | None = None, limit: float = 300
+    *words: str | Path,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    limit: float = 300,
+    encoding: str = "utf-8",
 ) -> subprocess.CompletedProcess[bytes]:
     """The finished command; its output is bytes. ``COLUMNS`` is 80 and nothing is a terminal."""
     code = "from unstall.commands import main; main()"
     environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
-    environment.update(COLUMNS="80", PYTHONIOENCODING="utf-8")
+    environment.update(COLUMNS="80", PYTHONIOENCODING=encoding)
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],
         input=stdin,

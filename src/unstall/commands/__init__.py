@@ -15,6 +15,7 @@ from unstall.commands import diagnose as _diagnose
 from unstall.commands import explain as _explain
 from unstall.commands import reproduce as _reproduce
 from unstall.commands import trace as _trace
+from unstall.commands.output import forgiving
 
 app = typer.Typer(
     name="unstall",
@@ -53,6 +54,7 @@ app.command("explain")(_explain.explain)
 
 def main() -> None:
     """Run the command; a closed pipe or Ctrl-C ends it without a traceback."""
+    forgiving()
     try:
         app()
     except BrokenPipeError:

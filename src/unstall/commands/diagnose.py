@@ -73,12 +73,15 @@ def diagnose(
     """
     if as_json + as_markdown + as_html > 1:
         _fail("choose one of --json, --markdown and --html")
+    from unstall.commands.output import readable
     from unstall.diagnosis import diagnose as make
 
     stdin = sys.stdin.buffer if "-" in paths else None
     with _progress() as tell:
         found = make(paths, stdin=stdin, progress=tell)
     chosen = found.language if language is Language.auto else language.value
+    if language is Language.auto and output is None and not as_json + as_markdown + as_html:
+        chosen = readable(chosen)
 
     for problem in found.unread:
         typer.echo(f"unstall: {problem.place.source}: {getattr(problem, 'reason', '')}", err=True)
