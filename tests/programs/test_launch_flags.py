@@ -239,7 +239,9 @@ class TestVllmByVersion:
         assert program.flags["no_enable_prefix_caching"].text == "true"
 
     def test_several_nodes_meet_at_29501(self) -> None:
-        program = only(plan("vllm serve m -tp 16 --nnodes 2 --node-rank 0 --master-addr 10.1.1.1\n"))
+        program = only(
+            plan("vllm serve m -tp 16 --nnodes 2 --node-rank 0 --master-addr 10.1.1.1\n")
+        )
         assert [(p.purpose, p.value.text) for p in program.ports if p.purpose == "rendezvous"] == [
             ("rendezvous", "29501")
         ]
@@ -279,7 +281,9 @@ class TestVllmByVersion:
 class TestSglangByVersion:
     @pytest.mark.parametrize("name", ["--dist-init-addr", "--nccl-init-addr"])
     def test_two_names_of_the_rendezvous(self, name: str) -> None:
-        text = f"python -m sglang.launch_server --model-path m --tp 4 --nnodes 2 {name} 10.1.1.1:77\n"
+        text = (
+            f"python -m sglang.launch_server --model-path m --tp 4 --nnodes 2 {name} 10.1.1.1:77\n"
+        )
         program = only(plan(text))
         assert [(p.value.text) for p in program.ports if p.purpose == "rendezvous"] == ["77"]
 
