@@ -8,7 +8,8 @@ from tests.launch.plans import judgements, lines, plan, wrong
 
 PAIR = """
     {first} CUDA_VISIBLE_DEVICES=0 swift rollout --model {model} --port 8123 {server} &
-    {second} CUDA_VISIBLE_DEVICES=1,2 NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model /m/v \\
+    {second} CUDA_VISIBLE_DEVICES=1,2 NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo \\
+        --model /m/tiny-vl \\
         --use_vllm true --vllm_mode server --vllm_server_host 127.0.0.1 \\
         --vllm_server_port 8123 {trainer}
     """
