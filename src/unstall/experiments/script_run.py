@@ -66,6 +66,11 @@ class Steps:
             self.since = time.monotonic()
 
     @property
+    def started(self) -> bool:
+        """Whether any step was told, be it step 0."""
+        return self._told or self.step > 0
+
+    @property
     def idle(self) -> float:
         """Seconds without progress."""
         return time.monotonic() - self.since
@@ -149,7 +154,7 @@ def run_script(
             if reached:
                 outcome = "finished"
                 break
-            if steps.idle > (stall if steps.step else max(stall, first)):
+            if steps.idle > (stall if steps.started else max(stall, first)):
                 outcome = "hung"
                 break
             if spent > limit:

@@ -54,8 +54,8 @@ def main() -> None:
             connection.send(next(requests))
         answers = [connection.recv() for connection in connections]
         spent = time.monotonic() - begun
-        done = "warm-up" if not step else f"step {step}/{options.steps}"
-        print(f"{done}: {sum(answers)} completions in {spent:.2f} s", flush=True)
+        done = f"{sum(answers)} completions in {spent:.2f} s" + ("" if step else " to warm up")
+        print(f"step {step}/{options.steps}: {done}", flush=True)
     for connection in connections:
         connection.send(None)
     os._exit(0)
