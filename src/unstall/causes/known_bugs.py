@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unstall.causes.base import FAIR, WEAK, evidence
+from unstall.causes.base import WEAK, evidence
 from unstall.job import Job
 from unstall.model.facts import Fact, Place
 from unstall.model.findings import Evidence, Finding, Fix
@@ -79,7 +79,7 @@ def _evidence(bug: KnownBug, version: str | None, standing: str, place: Place | 
                 version=version or "?",
                 what=bug.said(),
             ),
-            0.0 if bug.cause == "unknown" else FAIR,
+            0.0 if bug.cause == "unknown" else WEAK,
             place,
             source=link,
         )
