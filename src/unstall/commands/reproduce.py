@@ -135,6 +135,8 @@ def _reproduce(
     language: str,
 ) -> int:
     from unstall.experiments.choose import scenario_named, settings_for
+    from unstall.experiments.nurse import LabError
+    from unstall.model.text import say
 
     given: Diagnosis | None = None
     if report:
@@ -157,7 +159,9 @@ def _reproduce(
     settings = settings_for(
         scenario, ranks=ranks, seed=seed, steps=steps, timeout=timeout, control=control, sizes=sizes
     )
-    if export is not None and choice is None:
+    if export is not None and choice is not None:
+        raise LabError(say("--export writes a scenario; a stack's own script is in its evidence."))
+    if export is not None:
         from unstall.experiments.export import export_scenario
 
         export_scenario(scenario, settings, export)

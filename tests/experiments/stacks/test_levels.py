@@ -1,10 +1,12 @@
 """Launch scripts of stacks: what is started, and what a change changes."""
 
+import platform
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.commands.running import unstall
 from unstall.experiments.choose import settings_for
 from unstall.experiments.nurse import LabError
 from unstall.experiments.stacks.environment import Environment
@@ -69,3 +71,16 @@ def test_the_trainers_step_asks_for_as_many_completions_as_reported():
     text = script("grpo")
     assert "--per_device_train_batch_size 48" in text
     assert "NPROC_PER_NODE=2" in text
+
+
+@pytest.mark.skipif(
+    f"{platform.system()}-{platform.machine()}" != "Linux-x86_64", reason="no builds for others"
+)
+def test_a_stack_is_not_exported(tmp_path):
+    target = tmp_path / "x.py"
+    done = unstall(
+        "reproduce", "grpo-rollout-server", "--stack", "vllm==0.11.0", "--export", target
+    )
+    assert done.returncode == 2
+    assert b"its evidence" in done.stderr
+    assert not target.exists()

@@ -100,7 +100,7 @@ def _engines(environment: Environment, settings: Settings, model: Path) -> str:
         "seed": settings.seed,
     }
     if settings.control == "delay-before-first":
-        flags |= {"pause": "1", "pause-before": 0}
+        flags |= {"pause": "1", "pause-before": 0, "kilopixels": "0"}
     if settings.control == "long-completions":
         flags |= {"tokens": 120, "least-tokens": 40}
     words = [str(environment.python), "-u", str(inside("engines.py"))]
@@ -158,7 +158,7 @@ ENGINES = Level(
         controls=(
             Control(
                 "delay-before-first",
-                say("one front end begins a second late, then submits without pause"),
+                say("one front end begins a second late; no image costs anything"),
             ),
             Control(
                 "long-completions",
