@@ -20,6 +20,7 @@ from unstall.model.facts import (
     DumpSignalObserved,
     Fact,
     GroupStatus,
+    GroupTag,
     NcclInit,
     PackageVersion,
     ProcessEnd,
@@ -32,6 +33,14 @@ F = TypeVar("F", bound=Fact)
 
 #: A group's fingerprint names a program by itself only from this fit on (a logarithm of odds).
 SURE_FIT = 3.0
+
+#: Ranks that a program or group may have to be counted one by one; what claims more is a typing
+#: error or no number of ranks.
+MOST_RANKS = 65_536
+
+#: Stalls that are held against every group which a program may have made. Others have the reading
+#: of the first with their tag, if one was looked up.
+IDENTIFIED = 16
 
 __all__ = ["Blocked", "Death", "Job", "Stall", "build"]
 
@@ -123,7 +132,11 @@ class Job(msgspec.Struct):
 
     def ranks_of(self, program: Program | None) -> frozenset[int]:
         """Ranks that a program is known to have, by its size or by having spoken."""
-        if program is not None and program.processes is not None and program.processes <= 65536:
+        if (
+            program is not None
+            and program.processes is not None
+            and program.processes <= MOST_RANKS
+        ):
             return frozenset(range(program.processes))
         return _spoken(self.facts)
 
@@ -210,15 +223,21 @@ def _blocked(job: Job) -> Iterable[Blocked]:
         stalls.extend((stall, label, members) for stall in gather(members))
     stalls.sort(key=lambda one: beginning(one[0]))
     said, others = Words.of(words), _spoken(words)
-    for stall, label, members in stalls[:MOST]:
+    read: dict[tuple[GroupTag, str | None], tuple[Match, ...]] = {}
+    for index, (stall, label, members) in enumerate(stalls[:MOST]):
         spoke = _spoken(members)
         hear(stall, said, others if spoke <= others else spoke | others)
-        yield _place(job, stall, label)
+        if index < IDENTIFIED:
+            matches = _readings(job, stall, label)
+            read.setdefault((stall.tag, label), matches)
+        else:
+            matches = read.get((stall.tag, label), ())
+        yield _place(job, stall, label, matches)
 
 
-def _place(job: Job, stall: Stall, label: str | None) -> Blocked:
+def _readings(job: Job, stall: Stall, label: str | None) -> tuple[Match, ...]:
     candidates = [p for p in job.programs if label is None or p.label == label]
-    matches = tuple(
+    return tuple(
         identify(
             stall.tag,
             stall.work,
@@ -228,6 +247,9 @@ def _place(job: Job, stall: Stall, label: str | None) -> Blocked:
             statuses=job.all(GroupStatus),
         )
     )
+
+
+def _place(job: Job, stall: Stall, label: str | None, matches: tuple[Match, ...]) -> Blocked:
     program = next((p for p in job.programs if p.label == label), None)
     if program is None and matches:
         program = next((p for p in job.programs if p.label == matches[0].program), None)
@@ -251,7 +273,7 @@ def _size_by_elements(work: Work) -> int | None:
         small, large = large, small
     elif "GATHER" not in work.op:
         return None
-    if not small or not large or large % small or not 2 <= large // small <= 65_536:
+    if not small or not large or large % small or not 2 <= large // small <= MOST_RANKS:
         return None
     return large // small
 
@@ -267,21 +289,22 @@ def _members(
         return tuple(group.ranks), True
     if stall.default_group is False:
         return None, False
-    if program is not None and program.processes is not None and program.processes > highest:
-        return tuple(range(program.processes)), True
+    processes = program.processes if program is not None else None
+    if processes is not None and highest < processes <= MOST_RANKS:
+        return tuple(range(processes)), True
     told = _size_by_elements(stall.work)
     if told is not None and highest < told:
         return tuple(range(told)), False
     sizes = {init.size for init in job.all(NcclInit) if init.size is not None}
     size = sizes.pop() if len(sizes) == 1 else None
-    if size is not None and highest < size <= 65_536:
+    if size is not None and highest < size <= MOST_RANKS:
         return tuple(range(size)), True
     ended = [end.rank for end in job.all(ProcessEnd) if end.rank is not None]
-    if ended and max(ended) < 65_536:
-        return tuple(range(max(max(ended), highest) + 1)), False
+    if ended and max(*ended, highest) < MOST_RANKS:
+        return tuple(range(max(*ended, highest) + 1)), False
     heard = waiting | set(stall.heard) | set(stall.statuses)
     last = max(heard, default=-1)
-    if 1 <= last < 65_536 and len(waiting) * 2 > last and len(heard) <= last:
+    if 1 <= last < MOST_RANKS and len(waiting) * 2 > last and len(heard) <= last:
         # ranks are counted from 0: where most are heard, a gap among them is a rank too
         return tuple(range(last + 1)), False
     return None, False
