@@ -116,3 +116,7 @@ class TestCallers:
     def test_what_the_script_itself_left_empty_is_empty(self) -> None:
         text = 'BASE=\nif [ -z "${BASE:-}" ]; then\n  exit 1\nfi\ntorchrun fit.py\n'
         assert plan(text).programs == ()
+
+    def test_what_the_script_unset_is_empty(self) -> None:
+        text = 'unset BASE\nif [ -z "${BASE:-}" ]; then\n  exit 1\nfi\ntorchrun fit.py\n'
+        assert plan(text).programs == ()

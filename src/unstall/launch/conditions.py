@@ -161,7 +161,9 @@ class _Reader:
         if not text.startswith("${") or not text.endswith((":-}", "-}")):
             return False
         name = text[2 : -3 if text.endswith(":-}") else -2]
-        return name.isidentifier() and self.scope.look(name) is None
+        if not name.isidentifier() or self.scope.look(name) is not None:
+            return False
+        return known(self.scope.outside(name)) is None  # not what the script unset
 
     def expanded(self, items: list[Pieces]) -> bool | None:
         if items and known(items[0]) == "!":

@@ -190,3 +190,12 @@ def test_minutes_that_look_like_seconds(minutes: int, doubt: bool) -> None:
         f"--distributed-timeout-minutes {minutes}\n"
     )
     assert bool(judgements(plan(text), "distributed_timeout_minutes")) == doubt
+
+
+@pytest.mark.parametrize(
+    "command", ["torchrun --standalone --nproc_per_node 2 fit.py", "swift rollout --model m"]
+)
+def test_no_device_at_all_is_meant_for_the_processor(command: str) -> None:
+    found = plan(f"export CUDA_VISIBLE_DEVICES=''\n{command}\n")
+    assert only(found).devices == ()
+    assert wrong(found) == set()

@@ -186,8 +186,8 @@ def _too_many(launches: list[Launch], name: str) -> list[Judgement]:
     for launch in launches:
         need = launch.per_node
         visible = launch.visible
-        if need is None or visible is None or launch.role == "node":
-            continue
+        if need is None or not visible or launch.role == "node":
+            continue  # no device at all is meant for the processor
         visible -= base_gpu(launch)
         if launch.parallel.tensor is not None and launch.server:
             continue  # judged with its parallel sizes

@@ -88,7 +88,7 @@ def _verdict(launch: Launch) -> tuple[str, Text] | None:
         if need is None:
             return None
         visible = launch.visible
-        if visible is None:
+        if not visible:
             return "ok", say("{program} needs {need} devices", program=launch.label, need=need)
         visible -= base_gpu(launch)
         product = say(
