@@ -1,6 +1,6 @@
 """ms-swift: ``swift rollout | rlhf | sft | pt | infer | deploy`` and ``megatron …``.
 
-Sources, ms-swift 3.10.3 (the same in 4.5 unless said):
+Sources, ms-swift 3.10.3 (time-outs, ports and ``cli/main.py`` the same in 4.6.0):
 ``swift/cli/main.py``: torchrun is used for pt, sft, rlhf and infer (Megatron: always) when
 NPROC_PER_NODE or NNODES is set, and gets NPROC_PER_NODE, MASTER_PORT, NNODES, NODE_RANK and
 MASTER_ADDR
