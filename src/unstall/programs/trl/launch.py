@@ -1,12 +1,12 @@
 """TRL: ``trl vllm-serve``, ``trl grpo | sft | dpo …`` and plain scripts with its configurations.
 
-Sources, read in TRL 0.24.0 and 1.16.0: ``scripts/vllm_serve.py`` (host 0.0.0.0, port 8000; one process for each
-data-parallel rank, with VLLM_DP_MASTER_PORT from ``get_open_port``; the weight exchange listens in
-the server's first worker on the port that the trainer names and refuses a trainer on the same
-device), ``trainer/grpo_config.py`` (``vllm_server_host`` 0.0.0.0, ``vllm_server_port`` 8000,
-``vllm_server_timeout`` 240 s, ``vllm_group_port`` 51216, ``vllm_mode`` "server" in the former
-and "colocate" in the latter; the line is drawn at 1.0, ``num_generations`` 8), ``cli`` (``trl <command>`` goes through
-``accelerate launch`` and takes its flags).
+Sources, read in TRL 0.24.0 and 1.16.0: ``scripts/vllm_serve.py`` (host 0.0.0.0, port 8000; one
+process for each data-parallel rank, with VLLM_DP_MASTER_PORT from ``get_open_port``; the weight
+exchange listens in the server's first worker on the port that the trainer names and refuses a
+trainer on the same device), ``trainer/grpo_config.py`` (``vllm_server_host`` 0.0.0.0,
+``vllm_server_port`` 8000, ``vllm_server_timeout`` 240 s, ``vllm_group_port`` 51216, ``vllm_mode``
+"server" in the former and "colocate" in the latter, the line is drawn at 1.0; ``num_generations``
+8), ``cli`` (``trl <command>`` goes through ``accelerate launch`` and takes its flags).
 """
 
 from __future__ import annotations
