@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from unstall.model.facts import Fact, Moment, Phase, Place, Progress, Remark
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unstall.model.facts import (
+    Fact,
+    Moment,
+    Phase,
+    Place,
+    Progress,
+    Remark,
+    WorkerGroupRestart,
+)
 from unstall.reading import collecting
 from unstall.reading.collecting import Collector
 
@@ -58,3 +70,46 @@ def test_endless_facts_keep_their_beginning_and_end() -> None:
     assert kept == [*range(1, collecting.EARLY + 1), *range(many - collecting.LATE + 1, many + 1)]
     collector.add(facts[:3])
     assert collector.close("b") == []
+
+
+def test_a_log_that_was_pasted_twice_is_one_log() -> None:
+    """Lines without a time beside a copy are copies, above it and below it, but not elsewhere."""
+    once = [phase(1, "load-data"), phase(2, "save"), phase(3, "end", TEN), phase(4, "evaluate")]
+    twice = [msgspec.structs.replace(one, place=Place("a", one.place.line + 10)) for one in once]
+    collector = Collector()
+    collector.add([*once, *twice, phase(20, "evaluate")])
+    collector.close("a")
+    assert [(fact.place.line, fact.copies) for fact in collector.all()] == [
+        (1, 2), (2, 2), (3, 2), (4, 2), (20, 1),
+    ]  # fmt: skip
+
+
+def test_restarts_are_told_for_every_source() -> None:
+    """A copy of a log without its restart would belong to all attempts."""
+    restart = WorkerGroupRestart(place=Place("a", 1), quote="restart", moment=TEN)
+    collector = Collector()
+    collector.add([restart])
+    collector.close("a")
+    collector.add([msgspec.structs.replace(restart, place=Place("b", 1))])
+    collector.close("b")
+    assert [str(fact.place) for fact in collector.all()] == ["a:1", "b:1"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["save", "end", "train"]), st.sampled_from([None, TEN])),
+        max_size=12,
+    ),
+    st.integers(0, 12),
+)
+def test_no_words_are_lost_among_copies(words: list[tuple[str, Moment | None]], cut: int) -> None:
+    """Facts and their copies are as many as were given, and every kind that was said remains."""
+    facts = [phase(line, kind, moment) for line, (kind, moment) in enumerate(words, 1)]
+    collector = Collector()
+    collector.add(facts[:cut])
+    collector.close("a")
+    collector.add(facts[cut:])
+    collector.close("b")
+    kept = collector.all()
+    assert sum(fact.copies for fact in kept) == len(facts)
+    assert {f.kind for f in kept if isinstance(f, Phase)} == {kind for kind, _ in words}

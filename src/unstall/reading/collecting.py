@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from unstall.model.facts import Fact, Place, Unreadable
+from unstall.model.facts import Fact, Place, Unreadable, WorkerGroupRestart
 from unstall.model.secrets import without_secrets
 from unstall.model.text import say
 
@@ -20,7 +20,9 @@ class Collector:
     """Takes facts as they come.
 
     The same words at the same moment by the same speaker are one fact: a log and its copy by
-    ``tee`` are often given together. Facts without a moment are never thought equal. Of a kind
+    ``tee`` are often given together, and one log is often pasted twice. Facts without a moment are
+    thought equal only where they stand, in the same order, beside a copy that has one. Restarts
+    are never copies: every source is divided by its own. Of a kind
     that a source repeats endlessly the first and the last are kept, since a fault shows where it
     began and where it ended. No fact holds a secret: causes quote and cut what facts say.
     """
@@ -32,6 +34,7 @@ class Collector:
         self._late: dict[type[Fact], deque[Fact]] = {}
         self._left_out: dict[type[Fact], int] = {}
         self._begin = 0
+        self._copied: int | None = None  # where the original of the fact before stands
         self._encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
     def add(self, facts: Iterable[Fact]) -> None:
@@ -79,6 +82,7 @@ class Collector:
         self._late.clear()
         self._left_out.clear()
         self._begin = len(self._facts)
+        self._copied = None
         return notes
 
     def all(self) -> list[Fact]:
@@ -95,13 +99,43 @@ class Collector:
 
     def _is_copy(self, fact: Fact) -> bool:
         if fact.moment is None:
-            return False
-        position = self._known.get(self._key(fact))
+            before, self._copied = self._copied, None
+            if before is None or not self._equal(before + 1, fact):
+                return False
+            position: int | None = before + 1
+        else:
+            whole = not isinstance(fact, WorkerGroupRestart)
+            position = self._known.get(self._key(fact)) if whole else None
+            if position is not None:
+                self._take_back(position)
+        self._copied = position
         if position is None:
             return False
-        first = self._facts[position]
-        self._facts[position] = msgspec.structs.replace(first, copies=first.copies + fact.copies)
+        self._count(position, fact.copies)
         return True
+
+    def _take_back(self, position: int) -> None:
+        """Facts without a moment that stand above a copy as above its original are copies too."""
+        facts = self._facts
+        while (
+            len(facts) > max(self._begin, position)
+            and facts[-1].moment is None
+            and position > 0
+            and self._equal(position - 1, facts[-1])
+            and len(facts) - 1 > position - 1
+        ):
+            position -= 1
+            self._count(position, facts.pop().copies)
+
+    def _equal(self, position: int, fact: Fact) -> bool:
+        if position >= len(self._facts):
+            return False
+        other = self._facts[position]
+        return type(other) is type(fact) and self._key(other) == self._key(fact)
+
+    def _count(self, position: int, copies: int) -> None:
+        first = self._facts[position]
+        self._facts[position] = msgspec.structs.replace(first, copies=first.copies + copies)
 
 
 _NOWHERE = Place("", 0)
