@@ -174,6 +174,17 @@ def test_a_time_limit_after_a_silent_hour_is_not_sure() -> None:
     assert late[0] != "preempted" or late[1] < soon[1]
 
 
+@pytest.mark.parametrize("kind", ["time-limit", "cancelled"])
+def test_a_log_that_begins_with_its_end_does_not_show_that_nothing_failed(kind: str) -> None:
+    """What stood above it may be the failure; with the job at work above it, nothing did."""
+    step = TrainingStep(**at(2, None, 0.0), step=4)  # type: ignore[arg-type]
+    alone, seen = lead(event(9, kind, 60.0)), lead(step, event(9, kind, 60.0))
+    assert alone[0] in ("preempted", "unknown")
+    assert alone[0] != "preempted" or alone[1] < 0.7
+    assert seen[0] == "preempted"
+    assert seen[1] >= 0.7
+
+
 def test_sigterm_of_the_launcher_to_survivors_is_no_cause() -> None:
     sent = SignalSent(**at(4), signal="SIGTERM", target_pid=9)  # type: ignore[arg-type]
     assert lead(sent)[0] in ("none", "unknown")

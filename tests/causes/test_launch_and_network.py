@@ -192,6 +192,19 @@ def test_work_that_went_on_overrules_it(name: str) -> None:
     assert first_of(facts)[0] in (None, "unknown", "python-exception")
 
 
+def test_a_link_that_failed_alone_is_less_than_sure() -> None:
+    """Nothing shows that the job worked or began: a peer that died leaves the very same line."""
+    error = NcclError(
+        **at(5, rank=7), result="ncclRemoteError", last_error="NET/IB : status=12 vendor err 129"
+    )
+    aborted = ProcessEnd(**at(9), exit_code=-6, local_rank=6)
+    found, sure = first_of([error])
+    assert (found, sure < 0.7) == ("network-transport", True)
+    found, less = first_of([error, aborted])
+    assert less < sure or found == "unknown"
+    assert first_of([step(1), step(2), error])[1] >= sure
+
+
 def test_p2p_needs_every_rank() -> None:
     def stall(ranks: tuple[int, ...]) -> list[Fact]:
         facts: list[Fact] = []

@@ -18,12 +18,21 @@ from unstall.causes.base import (
 )
 from unstall.job import Job
 from unstall.model.facts import (
+    EngineLoad,
     Fact,
+    GroupCreated,
+    HttpExchange,
+    Identity,
     Moment,
+    NcclInit,
+    NcclTransport,
+    Phase,
     ProcessEnd,
+    Progress,
     PythonException,
     SchedulerEvent,
     SignalSent,
+    TrainingStep,
 )
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix
 from unstall.model.text import Text, say
@@ -40,6 +49,19 @@ _KINDS = {
 
 #: Nothing said for so many seconds before the end: the job hung, and was ended for that.
 SILENCE = 1800.0
+
+#: What a job tells while it starts and works.
+_WORK = (
+    EngineLoad,
+    GroupCreated,
+    HttpExchange,
+    Identity,
+    NcclInit,
+    NcclTransport,
+    Phase,
+    Progress,
+    TrainingStep,
+)
 
 #: Signals that ask a process to end, and what sends them. Python prints the number only.
 _SIGNALS = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")
@@ -85,9 +107,18 @@ def examine(job: Job) -> Iterable[Finding]:
                 earlier,
             )
         )
-    else:
+    begun = _begun_before(job, first)
+    if earlier is None and begun:
         support.append(
             evidence(say("nothing failed before it: it is the first event of the end"), FAIR, first)
+        )
+    elif earlier is None:
+        support.append(
+            evidence(
+                say("what the job did before it is not in the input: a failure may be missing"),
+                0.0,
+                first,
+            )
         )
     against.extend(_hung_before(job, first))
     against.extend(item for item in after.against if item.weight >= STRONG)
@@ -105,7 +136,21 @@ def examine(job: Job) -> Iterable[Finding]:
         origin=origin,
         exonerated=_exonerated(after, first),
         excerpts=[excerpt(one, "origin") for one in told[:3] if one is not first],
-        ceiling=0.95 if events else 0.85 if hangup else 0.75,
+        ceiling=_ceiling(events, begun, hangup),
+    )
+
+
+def _ceiling(events: list[SchedulerEvent], begun: bool, hangup: bool) -> float:
+    if not begun and (not events or events[0].kind in ("cancelled", "time-limit", "requeued")):
+        return 0.65  # so do failed and hanging jobs end, in logs that were cut above their end
+    return 0.95 if events else 0.85 if hangup else 0.75
+
+
+def _begun_before(job: Job, first: Fact) -> bool:
+    """Whether the input shows the job at work, or its start, before the order."""
+    return any(
+        isinstance(fact, _WORK) and job.chronology.before(fact, first) is not False
+        for fact in job.facts
     )
 
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import pytest
 from conftest import lines_of
 
-from unstall.model.facts import Frame, PythonException
+from unstall.model.facts import CutTraceback, Frame, PythonException
 from unstall.reading.writers.python import Tracebacks
 
 
@@ -240,6 +241,19 @@ def test_a_last_line_alone(read):
 def test_frames_whose_head_was_cut(read):
     (fact,) = told(read, '  File "/srv/a.py", line 3, in f\n    g()\nValueError: 3\n')
     assert (fact.type, where(fact)) == ("ValueError", [("f", "/srv/a.py", 3)])
+
+
+@pytest.mark.parametrize("name", ["RuntimeEr", "torch.distributed.DistBa"])
+def test_an_input_that_ends_within_the_name_is_a_traceback_cut_off(read, name):
+    """No such class exists, and its message is not there either: what was raised is not known."""
+    (fact,) = read(Tracebacks, f'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\n{name}')
+    assert isinstance(fact, CutTraceback)
+
+
+@pytest.mark.parametrize("name", ["queue.Empty", "ValueError", "KeyboardInterrupt"])
+def test_exceptions_without_a_message_may_end_an_input(read, name):
+    (fact,) = told(read, f'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\n{name}')
+    assert (fact.type, fact.message) == (name, "")
 
 
 def test_sentences_are_no_exceptions(read):

@@ -51,6 +51,8 @@ _JUNK = 60
 _MESSAGE = 2_000
 _PATIENCE = 2_000
 """Lines of others after which a speaker's traceback is taken to be complete."""
+_SHORT = ("Empty", "Full", "Disconnect", "Disconnected", "Cancelled", "Closed", "Abort", "Killed")
+"""Ends of exceptions' names that have no ``Error`` and often no message: ``queue.Empty``."""
 _REPORT_RANK = re.compile(r"rank\s{0,12}: (\d{1,9}) \(local_rank: (\d{1,9})\)", re.ASCII)
 
 
@@ -88,6 +90,14 @@ class _Open(msgspec.Struct):
     message: list[str] = []
     size: int = 0
     touched: int = 0
+
+
+def _broken_off(one: _Open) -> bool:
+    """Whether the input ended within the exception's name: ``RuntimeEr`` is no class."""
+    final = one.final
+    if final is None or final.sure or final.told or any(one.message) or one.outers:
+        return False
+    return not final.type.endswith(_SHORT)
 
 
 class Tracebacks:
@@ -158,8 +168,10 @@ class Tracebacks:
         cut = [
             CutTraceback(**one.first, frames=(*one.head, *one.tail[-_TAIL:]))
             for one in self._open.values()
-            if one.final is None and one.head and not one.outers
+            if one.head and not one.outers and (one.final is None or _broken_off(one))
         ]
+        for who in [who for who, one in self._open.items() if one.head and _broken_off(one)]:
+            self._open.pop(who)
         extra = [fact for who in list(self._open) for fact in self._tell(who)]
         told = sorted(self._told.values(), key=lambda fact: fact.place)
         self._told = {}
