@@ -37,9 +37,13 @@ def run(nurse, folder, name, **more):
     ["late-tokenizing", "pipeline-order", "port-taken", "two-group-order", "wrong-interface"],
 )
 def test_a_fault_shows_and_its_evidence_is_diagnosed_as_its_cause(nurse, tmp_path, name):
-    scenario, done = run(nurse, tmp_path, name)
-    assert done.outcome in ("hung", "failed")
-    closing = close(scenario, done)
+    for attempt in range(3):
+        scenario, done = run(nurse, tmp_path / str(attempt), name)
+        assert done.outcome in ("hung", "failed")
+        closing = close(scenario, done)
+        if closing.closed:
+            break
+    # on a busy machine stacks can come too late to be taken; then the run is made again
     assert closing.verdict == scenario.causes[0]
     assert [mark.text.render() for mark in closing.marks if not mark.found] == []
 
