@@ -37,6 +37,9 @@ _SAVING = ("saving", "checkpoint", "upload", "write", "保存")
 _EVALUATING = ("evaluat", "validat", "predict", "testing", "评估", "验证")
 _NOT_SAVING = ("loading", "download", "fetching")
 
+#: What a program does before it trains: behind a save it shows that another run had begun.
+_PREPARING = ("tokenize", "load-data", "load-model", "init")
+
 #: A wait that began so long after the last word of saving has another reason.
 LATE = 1800.0
 
@@ -149,6 +152,8 @@ def _words(job: Job, scene: Scene) -> list[Fact]:
     if not told:
         return []
     newest = told[0]
+    if _begun_anew(job, newest, scene.first):
+        return []
     for step in reversed(job.all(TrainingStep)):
         if step.place.source == newest.place.source and step.place > newest.place:
             evaluated = any(name.startswith("eval") for name in step.metrics)
@@ -163,6 +168,20 @@ def _words(job: Job, scene: Scene) -> list[Fact]:
     steps = [s for s in job.all(TrainingStep) if started.place < s.place < newest.place]
     floor = steps[-1].place if steps and steps[-1].place.source == newest.place.source else None
     return [fact for fact in told if floor is None or fact.place > floor]
+
+
+def _begun_anew(job: Job, newest: Fact, first: Fact) -> bool:
+    """Whether training ended, or data were prepared, between the last such word and the wait.
+
+    What was saved or evaluated before belongs to a run before, or was long over.
+    """
+    return any(
+        (phase.kind in _PREPARING or (phase.kind == "end" and phase.finished))
+        and phase.place.source == newest.place.source == first.place.source
+        and newest.place < phase.place <= first.place
+        and phase.speaker.rank == newest.speaker.rank
+        for phase in job.all(Phase)
+    )
 
 
 def _last_place(scene: Scene) -> Fact | None:
@@ -214,8 +233,15 @@ def _told(job: Job, scene: Scene, words: list[Fact]) -> list[Evidence]:
     newest = words[0]
     saving = _kind(newest) == "save"
     ended = isinstance(newest, Phase) and newest.finished
-    if isinstance(newest, Progress):
-        ended = newest.total is not None and newest.done == newest.total
+    bars = [newest] if isinstance(newest, Progress) else []
+    bars += [bar for bar in job.all(Progress) if bar.place == newest.place]
+    ended = ended or any(bar.total is not None and bar.done == bar.total for bar in bars)
+    # of another log, without a time: whether it came before is not known
+    unordered = (
+        newest.place.source != scene.first.place.source
+        and newest.speaker.rank is None
+        and job.chronology.before(newest, scene.first) is None
+    )
     during = _during(job, scene, newest)
     going_on = during or len([f for f in words if _kind(f) == _kind(newest)]) > 2
     quote = newest.quote[-160:]
@@ -226,7 +252,7 @@ def _told(job: Job, scene: Scene, words: list[Fact]) -> list[Evidence]:
             else say(
                 "the last thing told before the time-outs is evaluation: {quote}", quote=quote
             ),
-            STRONG if going_on or not ended else FAIR,
+            STRONG if (going_on or not ended) and not unordered else FAIR,
             newest,
         )
     ]
