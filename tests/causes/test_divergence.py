@@ -91,6 +91,13 @@ def test_waits_of_two_groups_belong_together_by_the_time_they_began(later: str, 
     assert len(elsewhere(whole, whole.blocked[0])) == count
 
 
+def test_a_stall_with_a_time_and_one_without_are_of_two_runs() -> None:
+    """One torch stamps all its lines or none: two logs in one paste did not part from each other."""
+    stamped = timeout(0, 7, 1, tag=WORLD, at=moment("10:00:00"))
+    assert splits(job(stamped, timeout(1, 9, 2, tag=SHARD, numel=8192))) == []
+    assert len(splits(job(timeout(0, 7, 1, tag=WORLD), timeout(1, 9, 2, tag=SHARD)))) == 1
+
+
 def mismatch(mine: tuple[int, str, str, int], other: tuple[int, str, str, int], line: int) -> Fact:
     return CollectiveMismatch(
         place=place(line),

@@ -238,6 +238,8 @@ def elsewhere(job: Job, blocked: Blocked) -> list[tuple[Blocked, tuple[int, ...]
         gap = seconds_apart(blocked, other)
         if gap is not None and gap > TOGETHER:
             continue
+        if (blocked.stall.began is None) != (other.stall.began is None):
+            continue  # one torch stamps all its lines or none: these are two runs
         found.append((other, tuple(sorted(theirs))))
     return found
 
