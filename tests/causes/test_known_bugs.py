@@ -37,7 +37,7 @@ def transformers(version: str) -> Fact:
 @pytest.mark.parametrize(
     ("facts", "said", "weight", "fixes"),
     [
-        ((FAILED, transformers("4.37.1")), "4.37.1 has it", 1.5, 1),
+        ((FAILED, transformers("4.37.1")), "4.37.1 has it", 0.7, 1),
         ((FAILED, transformers("4.40.0")), "4.40.0 is outside", 0.0, 0),
         ((FAILED,), "the release here is not told", 0.7, 1),
     ],
