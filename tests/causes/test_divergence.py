@@ -92,7 +92,7 @@ def test_waits_of_two_groups_belong_together_by_the_time_they_began(later: str, 
 
 
 def test_a_stall_with_a_time_and_one_without_are_of_two_runs() -> None:
-    """One torch stamps all its lines or none: two logs in one paste did not part from each other."""
+    """One torch stamps all its lines or none: these are two logs in one paste."""
     stamped = timeout(0, 7, 1, tag=WORLD, at=moment("10:00:00"))
     assert splits(job(stamped, timeout(1, 9, 2, tag=SHARD, numel=8192))) == []
     assert len(splits(job(timeout(0, 7, 1, tag=WORLD), timeout(1, 9, 2, tag=SHARD)))) == 1
