@@ -81,6 +81,7 @@ def misses(case: Case, found: dict[str, Any]) -> list[str]:
         wrong.append(f"ranks: {wanted['ranks']} expected, {origin.get('ranks')} found")
     if "waiting" in wanted and sorted(found["waiting_ranks"]) != sorted(wanted["waiting"]):
         wrong.append(f"waiting: {wanted['waiting']} expected, {found['waiting_ranks']} found")
+    wrong.extend(one["reason"] for one in found["unread"] if "a part of the diag" in one["reason"])
     whole = json.dumps(found, ensure_ascii=False)
     wrong.extend(
         f"not mentioned: {pattern}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
 from unstall.benign import harmless
-from unstall.causes import all_causes
+from unstall.causes import Cause, all_causes
 from unstall.causes.known_bugs import consulted
 from unstall.job import Job, build
 from unstall.job.attempts import attempts
@@ -22,6 +23,7 @@ from unstall.model.facts import (
     HttpExchange,
     NcclInit,
     Phase,
+    Place,
     TrainingStep,
     WarningLine,
 )
@@ -35,8 +37,10 @@ from unstall.model.findings import (
 )
 from unstall.model.plan import Judgement, Plan
 from unstall.model.text import say
+from unstall.sparing import Spared
 
 if TYPE_CHECKING:
+    from unstall.reading.parts import DumpSource
     from unstall.recorder.loading import Dumps
 
 #: The odds, as a logarithm, that what happened is none of the causes that found something to say.
@@ -80,29 +84,37 @@ def diagnose(
 
     reading = read(paths, stdin=stdin, progress=progress)
     versions = _versions(reading.facts)
-    plan = read_plan(reading.scripts, reading.configs, versions)
-    dumps = None
-    if reading.dumps:
-        from unstall import recorder
-
-        dumps = recorder.load(reading.dumps)
-    found = weigh(reading.facts, plan, dumps)
+    spared = Spared(next((f.place for f in reading.facts), Place(str([*paths, "-"][0]), 1)))
+    plan = spared(lambda: read_plan(reading.scripts, reading.configs, versions), Plan())
+    dumps = spared(lambda: _loaded(reading.dumps), None) if reading.dumps else None
+    found = weigh(reading.facts, plan, dumps, spared)
     return msgspec.structs.replace(
         found,
         language=reading.language,
-        unread=tuple(reading.unread),
+        unread=(*reading.unread, *spared.defects),
         counts=reading.counts,
     )
 
 
-def weigh(facts: Sequence[Fact], plan: Plan, dumps: Dumps | None = None) -> Diagnosis:
-    """The diagnosis of facts, a plan and dumps; of several attempts, the last which failed."""
+def _loaded(sources: Sequence[DumpSource]) -> Dumps:
+    from unstall import recorder
+
+    return recorder.load(sources)
+
+
+def weigh(
+    facts: Sequence[Fact], plan: Plan, dumps: Dumps | None = None, spared: Spared | None = None
+) -> Diagnosis:
+    """The diagnosis of facts, a plan and dumps; of several attempts, the last which failed.
+
+    With ``spared`` a part that fails is left out and told there; without, its error is raised.
+    """
     divided = attempts(facts)
     jobs = [build(attempt, plan) for attempt in divided]
     chosen = jobs[-1]
     findings: list[Finding] = []
     for job in reversed(jobs):
-        findings = examine(job)
+        findings = examine(job, spared)
         if findings:
             chosen = job
             break
@@ -110,7 +122,12 @@ def weigh(facts: Sequence[Fact], plan: Plan, dumps: Dumps | None = None) -> Diag
         from unstall import recorder
         from unstall.recorder.engine_steps import counted
 
-        findings = counted(recorder.combine(findings, dumps, jobs, chosen), dumps, chosen)
+        claimed, whole = findings, dumps
+
+        def combined() -> list[Finding]:
+            return counted(recorder.combine(claimed, whole, jobs, chosen), whole, chosen)
+
+        findings = combined() if spared is None else spared(combined, findings)
     ranked = rank(findings)
     benign = harmless(chosen)
     if ranked:
@@ -148,9 +165,17 @@ def _at_work(job: Job) -> bool:
     )
 
 
-def examine(job: Job) -> list[Finding]:
-    """Every cause's claims about a job, with the known defects that fit each."""
-    return [consulted(job, found) for cause in all_causes() for found in cause.examine(job)]
+def examine(job: Job, spared: Spared | None = None) -> list[Finding]:
+    """Every cause's claims about a job, with the known defects that fit each; see `weigh`."""
+    found: list[Finding] = []
+    for cause in all_causes():
+        asked = partial(_claims, cause, job)
+        found.extend(asked() if spared is None else spared(asked, []))
+    return found
+
+
+def _claims(cause: Cause, job: Job) -> list[Finding]:
+    return [consulted(job, found) for found in cause.examine(job)]
 
 
 def score(finding: Finding) -> float:
