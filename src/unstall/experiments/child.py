@@ -146,7 +146,7 @@ class Lab:
             while True:
                 with pipe.open("rb") as requests:
                     requests.read(1)
-                draft = target.with_suffix(".part")
+                draft = target.with_name(f".{target.name}.part")  # each rank has its own
                 draft.write_bytes(make_dump())
                 draft.replace(target)
 

@@ -54,10 +54,13 @@ def main(lab: Lab) -> None:
     if lab.changed("bind-at-once") or not lab.settings.fault:
         lab.join()
     else:
+        if late:  # a port that the other is trying at this moment would count as taken
+            lab.await_file("first.looked")
         port = get_open_port(int(os.environ["MASTER_PORT"]))
         lab.publish(f"{lab.program}.looked", "")
         say_line(f"using port {port} for torch.distributed")
-        lab.await_file("second.looked" if not late else "first.looked")
+        if not late:
+            lab.await_file("second.looked")
         say_line("Loading checkpoint shards: 100%|██████████| 2/2 [00:00<00:00, 4.00it/s]")
         if late:
             lab.await_file("first.joined")
