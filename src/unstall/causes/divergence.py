@@ -70,7 +70,9 @@ class Side(msgspec.Struct, frozen=True):
         """A barrier, a flag, a loss: nothing of the model."""
         if self.op.upper() == "BARRIER":
             return True
-        return self.numel is not None and self.numel <= SMALL
+        if self.numel is None:  # stacks tell no sizes; who reduces a metric reduces a few numbers
+            return self.doing is not None and self.doing.kind == "metrics"
+        return self.numel <= SMALL
 
     @property
     def shown(self) -> Text:
@@ -405,6 +407,43 @@ def loop_ends(job: Job, before: Fact) -> list[LoopEnd]:
         if ends and job.chronology.before(fact, before) is not False:
             found.append(LoopEnd(fact, fact.speaker.rank))
     return sorted(found, key=lambda end: (end.rank is None, _reversed(end.fact)))
+
+
+def left_the_loop(
+    job: Job, before: Fact, left: Sequence[int], inside: Sequence[int]
+) -> tuple[LoopEnd, bool] | None:
+    """The end of a loop that some ranks reached and others did not.
+
+    Args:
+        job: the job.
+        before: ends told later do not count.
+        left: ranks that may have left the loop.
+        inside: ranks that may still be in it.
+
+    Returns:
+        The end, and whether a line shows one of ``inside`` still in a loop of that kind; ``None``
+        where none of ``left`` told an end, or one of ``inside`` told the same.
+    """
+    ends = loop_ends(job, before)
+    own = next((end for end in ends if end.rank is not None and end.rank in left), None)
+    if own is None or any(end.rank in inside and alike(end.fact, own.fact) for end in ends):
+        return None
+    going = any(
+        isinstance(fact, (Phase, Progress))
+        and fact.speaker.rank in inside
+        and alike(fact, own.fact)
+        for fact in job.facts
+    )
+    return own, going
+
+
+def alike(one: Fact, other: Fact) -> bool:
+    """Whether two lines tell of the same kind of loop."""
+    if isinstance(one, Phase) and isinstance(other, Phase):
+        return one.kind == other.kind
+    if isinstance(one, Progress) and isinstance(other, Progress):
+        return one.label.strip() == other.label.strip()
+    return False
 
 
 _LOADING = re.compile(r"load|token|map|shard|download|fetch|split|filter|capture", re.IGNORECASE)

@@ -19,7 +19,7 @@ from unstall.causes.base import (
     origin_of,
     ranks_text,
 )
-from unstall.causes.divergence import Divergence, Side, divergences, loop_ends, splits
+from unstall.causes.divergence import Divergence, Side, divergences, left_the_loop, splits
 from unstall.causes.reasons import (
     absence,
     began,
@@ -61,8 +61,8 @@ def examine(job: Job) -> Iterable[Finding]:
 
 def _diverged(job: Job, divergence: Divergence) -> Finding:
     branch, rest = _branch_side(divergence)
-    support = [*_facts(divergence), *_work(divergence, branch)]
-    against: list[Evidence] = []
+    against = _loop_left(job, divergence, branch, rest)
+    support = [*_facts(divergence), *_work(divergence, branch, told=not against)]
     if not divergence.small_and_large and branch.doing is None and divergence.told != "detail":
         against.append(
             evidence(
@@ -76,15 +76,6 @@ def _diverged(job: Job, divergence: Divergence) -> Finding:
         )
     if branch.doing is None or branch.doing.kind not in BRANCHES:
         support.extend(_said(job, branch, divergence))
-        for end in loop_ends(job, divergence.fact)[:1]:
-            if end.rank is not None and end.rank in branch.ranks:
-                against.append(
-                    evidence(
-                        say("that rank had reached the end of its loop, the others had not"),
-                        STRONG,
-                        end.fact,
-                    )
-                )
     if divergence.blocked is not None:
         support.extend(began_evidence(job, divergence.blocked))
         against.extend(died_before(job, divergence.blocked))
@@ -159,14 +150,43 @@ def _with_frame(side: Side) -> str:
     return f"{side.op} < {side.doing.shown}" if side.doing is not None else side.op
 
 
-def _work(divergence: Divergence, branch: Side) -> list[Evidence]:
-    """What each side was doing: a save or an evaluation on one side only."""
+def _loop_left(job: Job, divergence: Divergence, branch: Side, rest: list[Side]) -> list[Evidence]:
+    """That the side which reduces a metric, or does nothing known, had only reached a loop's end.
+
+    A save is a branch at a loop's end too; a reduction of the loop's results is what follows it
+    on every rank. With frames of such a reduction the end alone does not tell that the others
+    were still inside: they must be seen there.
+    """
+    kind = branch.doing.kind if branch.doing is not None else None
+    if kind in BRANCHES and kind != "metrics":
+        return []
+    others = [rank for side in rest for rank in side.ranks]
+    found = left_the_loop(job, divergence.fact, branch.ranks, others)
+    if found is None or (kind == "metrics" and not found[1]):
+        return []
+    return [
+        evidence(
+            say("that rank had reached the end of its loop, the others had not"),
+            STRONG,
+            found[0].fact,
+        )
+    ]
+
+
+def _work(divergence: Divergence, branch: Side, *, told: bool) -> list[Evidence]:
+    """What each side was doing: a save or an evaluation on one side only.
+
+    Args:
+        divergence: where the ranks parted.
+        branch: the side that left the common way.
+        told: what it was doing tells of a branch.
+    """
     found: list[Evidence] = []
     kinds = {side.doing.kind for side in divergence.sides if side.doing is not None}
     for side in divergence.sides:
         if side.doing is None:
             continue
-        tells = side is branch and side.doing.kind in BRANCHES
+        tells = told and side is branch and side.doing.kind in BRANCHES
         weight = 0.0
         if tells:
             weight = STRONG if len(kinds) > 1 or len(divergence.sides) > 1 else FAIR
