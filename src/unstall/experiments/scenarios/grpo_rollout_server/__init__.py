@@ -41,7 +41,10 @@ SCENARIO = Scenario(
         ),
         Change(
             "preprocess-first",
-            say("each front end prepares everything, then submits in one go"),
+            say(
+                "each front end prepares everything, lets the wave before end, then submits in "
+                "one go"
+            ),
         ),
         Change(
             "in-process",
@@ -54,7 +57,7 @@ SCENARIO = Scenario(
     controls=(
         Control(
             "delay-before-first",
-            say("one front end begins late, then submits without pause"),
+            say("one front end begins late, after the wave before, then submits without pause"),
         ),
         Control(
             "uneven-lengths",

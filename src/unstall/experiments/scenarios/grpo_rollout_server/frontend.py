@@ -40,27 +40,48 @@ class FrontEnd:
             self.cache[image] = images.prepare(self.torch, path)
         return self.cache[image]
 
-    def add_request(self, number: int, image: int) -> None:
-        """Prepare one request and hand it to the engine."""
+    def request(self, number: int, image: int) -> tuple[str, list[int], int]:
+        """One request, with its image prepared."""
         colour = self.colour_of(image)
         tokens = int(self.lab.size("tokens"))
         if self.lab.settings.control == "uneven-lengths":
             tokens = 2 if self.dp_rank else 120
         prompt = [policy.START, policy.FIRST_COLOUR + colour]
-        self.client.add_request((f"{number}", prompt, tokens))
+        return f"{number}", prompt, tokens
+
+    # --- commands of the server -------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait until the wave before has ended.
+
+        A wave runs on until the next vote. A call that comes meanwhile may be answered by one
+        engine, and the wave may end, before a late front end has submitted anything: then that
+        one begins a wave alone, whatever it did between its requests.
+        """
+        while self.client.running():
+            time.sleep(0.002)
+
+    def hold(self) -> None:
+        """Hold the wave open until this front end has submitted all; the engine has heard of it."""
+        self.client.hold()
+
+    def prepare(self, prompts: list[int]) -> None:
+        """Prepare everything that will be submitted."""
+        self.cache.clear()
+        for image in prompts:
+            self.colour_of(image)
 
     def infer(self, prompts: list[int]) -> list[Completion]:
         """Complete prompts: submit all of them, then collect."""
-        self.cache.clear()
-        if self.lab.changed("preprocess-first") or self.lab.settings.control:
-            for image in prompts:
-                self.colour_of(image)
         if self.lab.settings.control == "delay-before-first" and self.dp_rank == 0:
             time.sleep(0.3)
-        self.client.submitting(True)
-        for number, image in enumerate(prompts):
-            self.add_request(number, image)
-        self.client.submitting(False)
+        if self.lab.changed("preprocess-first"):
+            self.client.add_requests([self.request(*one) for one in enumerate(prompts)])
+        else:
+            for number, image in enumerate(prompts):
+                self.client.add_requests([self.request(number, image)])
+        if self.lab.changed("hold-wave-open"):
+            self.client.release()
         bar(0, len(prompts), 0.0)
         begun = time.monotonic()
         done: dict[str, tuple[list[int], list[float]]] = {}
@@ -68,7 +89,9 @@ class FrontEnd:
             for name, tokens, logprobs in self.client.get_output():
                 done[name] = (tokens, logprobs)
         bar(len(prompts), len(prompts), time.monotonic() - begun)
-        return [(*done[str(n)], self.colour_of(image)) for n, image in enumerate(prompts)]
+        answer = [(*done[str(n)], self.colour_of(image)) for n, image in enumerate(prompts)]
+        self.cache.clear()
+        return answer
 
     def has_unfinished(self, own: int) -> bool:
         """Whether to go on collecting; an engine in this process asks all engines."""
@@ -110,13 +133,15 @@ def llm_worker(lab: Lab, dp_rank: int, connection: Connection) -> None:
     front = FrontEnd(lab, dp_rank)
     for image in range(8):  # warm up, as a profile run does
         front.colour_of(image)
+    front.cache.clear()
     connection.send("ready")
     while True:
         try:
             command, arguments = connection.recv()
         except (EOFError, OSError):
             return
-        if command == "infer":
-            connection.send(front.infer(*arguments))
+        own = getattr(front, command, None)
+        if own is not None:
+            connection.send(own(*arguments))
         else:
             connection.send(front.client.call_utility(command, *arguments))

@@ -55,12 +55,18 @@ class Rollout:
             self.collect()
             count = len(self.connections)
             size = -(-len(prompts) // count)
-            chunks = [prompts[i * size : (i + 1) * size] for i in range(count)]
-            self.send("infer", [(chunk,) for chunk in chunks])
-            found: list[Any] = []
-            for connection in self.connections:
-                found.extend(connection.recv())
-            return found
+            chunks = [(prompts[i * size : (i + 1) * size],) for i in range(count)]
+            if self.lab.changed("hold-wave-open"):
+                self.all("hold", [()] * count)
+            if self.lab.changed("preprocess-first") or self.lab.settings.control:
+                self.all("prepare", chunks)
+                self.all("settle", [()] * count)
+            return [one for answer in self.all("infer", chunks) for one in answer]
+
+    def all(self, command: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """Give every front end a command and await every answer."""
+        self.send(command, arguments)
+        return [connection.recv() for connection in self.connections]
 
     def tell(self, command: str, arguments: list[tuple[Any, ...]]) -> None:
         """Send a command whose answers are collected before the next one."""

@@ -23,11 +23,10 @@ STEPS_BETWEEN_VOTES = 32
 class EngineCoreProc:
     """One engine in a process of its own, with a thread that takes requests in."""
 
-    def __init__(self, runner: ModelRunner, connection: Connection, hold: bool) -> None:
+    def __init__(self, runner: ModelRunner, connection: Connection) -> None:
         self.runner = runner
         self.connection = connection
-        self.hold = hold
-        self.submitting = False
+        self.held = False
         self.requests: dict[str, Request] = {}
         self.input_queue: queue.Queue[tuple[str, Any]] = queue.Queue()
         self.engines_running = False
@@ -44,20 +43,22 @@ class EngineCoreProc:
 
     def _process_input_queue(self) -> None:
         """Take new requests in; wait for one where there is nothing to do."""
-        while not self.requests and not self.engines_running and not self._held():
+        while not self.requests and not self.engines_running and not self.held:
             self._handle_client_request(*self.input_queue.get())
         while not self.input_queue.empty():
             self._handle_client_request(*self.input_queue.get_nowait())
 
-    def _held(self) -> bool:
-        return self.hold and self.submitting
-
     def _handle_client_request(self, kind: str, payload: Any) -> None:
         if kind == "add":
-            request = Request(*payload)
-            self.requests[request.request_id] = request
-        elif kind == "submitting":
-            self.submitting = bool(payload)
+            for one in payload:
+                request = Request(*one)
+                self.requests[request.request_id] = request
+        elif kind in ("hold", "release"):
+            self.held = kind == "hold"
+            if self.held:
+                self.connection.send((kind, None))
+        elif kind == "running":
+            self.connection.send((kind, self.engines_running))
         elif kind == "utility":
             name, arguments = payload
             self.connection.send(("utility", getattr(self.runner, name)(*arguments)))
@@ -90,17 +91,17 @@ class EngineCoreProc:
 class DPEngineCoreProc(EngineCoreProc):
     """An engine that steps together with others."""
 
-    def __init__(self, runner: ModelRunner, connection: Connection, hold: bool, vote: Any) -> None:
+    def __init__(self, runner: ModelRunner, connection: Connection, vote: Any) -> None:
         self.vote = vote
         self.step_counter = 0
-        super().__init__(runner, connection, hold)
+        super().__init__(runner, connection)
 
     def run_busy_loop(self) -> None:
         """Step while any engine has requests; without own ones, dummy steps."""
         while True:
             self._process_input_queue()
             executed = self._process_engine_step()
-            unfinished = bool(self.requests) or self._held()
+            unfinished = bool(self.requests) or self.held
             if not executed:
                 if not unfinished and not self.engines_running:
                     continue
@@ -135,11 +136,10 @@ def engine_process(lab: Any, dp_rank: int, connection: Connection) -> None:
         f"{int(lab.size('tokens')) + 2}, tensor_parallel_size=1, pipeline_parallel_size=1, "
         f"data_parallel_size={size}"
     )
-    hold = lab.changed("hold-wave-open")
     if not together:
         alone = ModelRunner(torch, dp_rank, 1, None)
         alone.profile_run()
-        EngineCoreProc.run_engine_core(EngineCoreProc(alone, connection, hold))
+        EngineCoreProc.run_engine_core(EngineCoreProc(alone, connection))
         return
     import torch.distributed as dist
 
@@ -156,7 +156,7 @@ def engine_process(lab: Any, dp_rank: int, connection: Connection) -> None:
     )
     runner = ModelRunner(torch, dp_rank, world, group)
     runner.profile_run()
-    EngineCoreProc.run_engine_core(DPEngineCoreProc(runner, connection, hold, vote))
+    EngineCoreProc.run_engine_core(DPEngineCoreProc(runner, connection, vote))
 
 
 def _pid() -> int:

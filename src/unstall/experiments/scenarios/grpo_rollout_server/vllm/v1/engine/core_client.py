@@ -11,6 +11,7 @@ from unstall.experiments.scenarios.grpo_rollout_server.vllm.model_runner import 
 from unstall.experiments.scenarios.grpo_rollout_server.vllm.parallel_state import any_of
 from unstall.experiments.scenarios.grpo_rollout_server.vllm.v1.engine.core import engine_process
 
+Submitted = tuple[str, list[int], int]
 Output = tuple[str, list[int], list[float]]
 
 
@@ -37,13 +38,21 @@ class SyncMPClient:
                 self.outputs_queue.put(("dead", None))
                 return
 
-    def submitting(self, now: bool) -> None:
-        """Tell the engine that submission goes on, or has ended."""
-        self.connection.send(("submitting", now))
+    def hold(self) -> None:
+        """Let the engine count as unfinished until :meth:`release`; it has heard of it."""
+        self._ask("hold")
 
-    def add_request(self, request: tuple[str, list[int], int]) -> None:
-        """Submit a request; the engine may begin at once."""
-        self.connection.send(("add", request))
+    def release(self) -> None:
+        """Everything of this call has been submitted."""
+        self.connection.send(("release", None))
+
+    def running(self) -> bool:
+        """Whether the engine is in a wave."""
+        return bool(self._ask("running"))
+
+    def add_requests(self, requests: list[Submitted]) -> None:
+        """Submit requests in one message; the engine may begin at once."""
+        self.connection.send(("add", requests))
 
     def get_output(self) -> list[Output]:
         """Wait for a finished request.
@@ -58,7 +67,10 @@ class SyncMPClient:
 
     def call_utility(self, name: str, *arguments: Any) -> Any:
         """Let the engine call one of its runner's methods."""
-        self.connection.send(("utility", (name, arguments)))
+        return self._ask("utility", (name, arguments))
+
+    def _ask(self, what: str, payload: Any = None) -> Any:
+        self.connection.send((what, payload))
         kind, payload = self.outputs_queue.get()
         if kind == "dead":
             raise RuntimeError("EngineCore encountered an issue. See stack trace for the cause.")
@@ -76,12 +88,20 @@ class InprocClient:
         self.vote = vote
         self.requests: dict[str, Request] = {}
 
-    def submitting(self, now: bool) -> None:
-        """Nothing to tell: no step runs meanwhile."""
+    def hold(self) -> None:
+        """Nothing to hold: no step runs while requests are submitted."""
 
-    def add_request(self, request: tuple[str, list[int], int]) -> None:
-        """Put a request into the scheduler."""
-        self.requests[request[0]] = Request(*request)
+    def release(self) -> None:
+        """Nothing was held."""
+
+    def running(self) -> bool:
+        """No step runs by itself."""
+        return False
+
+    def add_requests(self, requests: list[Submitted]) -> None:
+        """Put requests into the scheduler."""
+        for request in requests:
+            self.requests[request[0]] = Request(*request)
 
     def get_output(self) -> list[Output]:
         """One step together with the others."""
