@@ -69,7 +69,7 @@ def run_stack(
         name: of the run.
         tell: hears of progress.
     """
-    model = tiny_model(environment)
+    model = tiny_model(environment) if level.needs_model else environment.place
     place = folder / "evidence"
     place.mkdir(parents=True, exist_ok=True)
     script = place / "launch.sh"

@@ -29,12 +29,17 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
         scenario: what is declared of it: its faults, changes, sizes, fingerprint.
         script: the launch script for a run, of the environment, the settings, the model's folder.
         first: seconds without any output, before its first step, that count as a hang.
+        needs_model: whether it runs the tiny model; without it the script is told another folder.
+        own_environment: whether the environment that unstall itself runs in will do, where it has
+            the versions that were asked for.
     """
 
     packages: tuple[str, ...]
     scenario: Scenario
     script: Callable[[Environment, Settings, Path], str]
     first: float = 600.0
+    needs_model: bool = True
+    own_environment: bool = False
 
 
 def inside(name: str) -> Path:
@@ -49,8 +54,9 @@ def level_for(name: str, recipe: Recipe) -> Level:
         LabError: it does not.
     """
     from unstall.experiments.stacks.grpo import GRPO
+    from unstall.experiments.stacks.torchrun import TORCHRUN
 
-    levels = (ENGINES, GRPO)
+    levels = (ENGINES, GRPO, TORCHRUN)
     for level in levels:
         fits = name == level.scenario.name or name in level.scenario.causes
         if fits and set(level.packages) == set(recipe.asked):

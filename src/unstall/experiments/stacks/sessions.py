@@ -14,9 +14,10 @@ from unstall.experiments.runner import Tell
 from unstall.experiments.scenario import Scenario, Settings
 from unstall.experiments.stacks.drive import run_stack, tiny_model
 from unstall.experiments.stacks.environment import Environment, build
+from unstall.experiments.stacks.here import running
 from unstall.experiments.stacks.levels import Level, level_for
-from unstall.experiments.stacks.recipe import Recipe, check_machine, recipe_for
-from unstall.model.text import Text
+from unstall.experiments.stacks.recipe import Recipe, check_machine, recipe_for, written
+from unstall.model.text import Text, say
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -31,13 +32,24 @@ class Choice(msgspec.Struct, frozen=True):
         return self.level.scenario
 
     def prepare(self, tell: Callable[[Text], None]) -> Ready:
-        """Build its environment and its model.
+        """Build its environment and its model, unless what is needed is here already.
 
         Raises:
             LabError: that does not work here.
         """
-        environment = build(self.recipe, tell)
-        tiny_model(environment)
+        environment = running(self.recipe) if self.level.own_environment else None
+        if environment is not None:
+            tell(
+                say(
+                    "{stack} is here already: {python} is used, nothing is installed",
+                    stack=written(self.recipe),
+                    python=str(environment.python),
+                )
+            )
+        else:
+            environment = build(self.recipe, tell)
+        if self.level.needs_model:
+            tiny_model(environment)
         return Ready(self.level, environment)
 
 

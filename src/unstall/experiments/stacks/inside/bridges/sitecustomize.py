@@ -71,9 +71,21 @@ def answer_for_the_recorder(module: Any) -> None:
     module.EngineCoreProc.run_engine_core = staticmethod(run_engine_core)
 
 
-def _serve_dumps(folder: str, number: object) -> None:
-    pipe = os.path.join(folder, f"pipe.rollout.{number}")
-    target = os.path.join(folder, f"dump.rollout.{number}")
+@after("torch.distributed.distributed_c10d")
+def answer_as_a_rank(module: Any) -> None:
+    """So does a rank that torchrun started, where ``UNSTALL_RANKS`` names its program."""
+    del module
+    folder, program = os.environ.get("UNSTALL_STATE_FOLDER"), os.environ.get("UNSTALL_RANKS")
+    rank = os.environ.get("RANK")
+    if folder and program and rank:
+        threading.Thread(
+            target=_serve_dumps, args=(folder, rank, program), daemon=True, name="FlightRecorderDump"
+        ).start()
+
+
+def _serve_dumps(folder: str, number: object, program: str = "rollout") -> None:
+    pipe = os.path.join(folder, f"pipe.{program}.{number}")
+    target = os.path.join(folder, f"dump.{program}.{number}")
     with contextlib.suppress(FileExistsError):
         os.mkfifo(pipe)
     while True:
