@@ -55,8 +55,9 @@ def level_for(name: str, recipe: Recipe) -> Level:
     """
     from unstall.experiments.stacks.grpo import GRPO
     from unstall.experiments.stacks.torchrun import TORCHRUN
+    from unstall.experiments.stacks.trl import TRL
 
-    levels = (ENGINES, GRPO, TORCHRUN)
+    levels = (ENGINES, GRPO, TRL, TORCHRUN)
     for level in levels:
         fits = name == level.scenario.name or name in level.scenario.causes
         if fits and set(level.packages) == set(recipe.asked):

@@ -138,6 +138,30 @@ def exchange_weights_without_nccl(module: Any) -> None:
 
 
 @after("swift.utils.torch_utils")
+@after("trl.extras.vllm_client")
+def name_a_device(module: Any) -> None:
+    """TRL's trainer tells the server which GPU it is on, so that both do not use the same one.
+
+    Its side of the weight exchange always listens on port 51216, where any other trainer on this
+    machine does too; ``UNSTALL_GROUP_PORT`` is one that is free.
+    """
+    import types
+
+    import torch
+
+    if not torch.cuda.is_available():
+        torch.cuda.current_device = lambda: 0
+        torch.cuda.get_device_properties = lambda _=None: types.SimpleNamespace(uuid="no GPU")
+    port = os.environ.get("UNSTALL_GROUP_PORT")
+    if port:
+        begin = module.VLLMClient.__init__
+
+        def begin_there(self: Any, *args: Any, **kwargs: Any) -> None:
+            begin(self, *args, **{"group_port": int(port), **kwargs})
+
+        module.VLLMClient.__init__ = begin_there
+
+
 def measure_no_memory(module: Any) -> None:
     """The trainer asks its device how much memory it used; ``torch.cpu`` cannot tell."""
     del module
