@@ -227,10 +227,12 @@ def _run(
     else:
         from rich.console import Console
 
+        from unstall.experiments.stacks.recipe import written
         from unstall.reports.experiment_terminal import reproduction
 
         console = Console(highlight=False)
-        reproduction(scenario, run, closing, console, language, shared=shared)
+        stack = written(choice.recipe) if choice is not None else None
+        reproduction(scenario, run, closing, console, language, shared=shared, stack=stack)
     if settings.control:
         return 0 if run.outcome == "finished" else 1
     return 0 if closing is not None and closing.closed else 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments.outcome import Run
+from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.scenario import Apart, Dumps, Ended, Mark, Says, Scenario, Waits
 from unstall.model.findings import Diagnosis
 from unstall.model.text import Text, say
@@ -62,6 +62,32 @@ def close(scenario: Scenario, run: Run) -> Closing:
         named=cause == scenario.causes[0],
         marks=tuple(_look(mark, folder, run, stacks) for mark in scenario.fingerprint),
         diagnosis=diagnosis,
+    )
+
+
+def judged(run: Run) -> Run:
+    """A run with what its own evidence was diagnosed as; one that finished stays as it is."""
+    from unstall.diagnosis import diagnose
+
+    if run.outcome not in ("hung", "failed"):
+        return run
+    return msgspec.structs.replace(run, verdict=_verdict(diagnose([Path(run.evidence)])))
+
+
+def _verdict(diagnosis: Diagnosis) -> Verdict | None:
+    if not diagnosis.causes:
+        return None
+    first = diagnosis.causes[0]
+    finding = first.finding
+    work = finding.collective
+    named = [str(part) for part in (work.op, work.seq) if part is not None] if work else []
+    heaviest = max(finding.support, key=lambda one: one.weight, default=None)
+    return Verdict(
+        cause=finding.cause,
+        confidence=first.confidence,
+        summary=finding.summary,
+        operation=" ".join(named),
+        why=heaviest.text if heaviest is not None else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from unstall.experiments.scenario import Settings
+from unstall.model.text import Text
 
 #: Outcomes: ``finished`` (every process ended well), ``hung`` (alive without progress), ``failed``
 #: (a process ended badly), ``slow`` (still in progress at the limit), ``stopped`` (by the user).
@@ -17,6 +18,24 @@ class End(msgspec.Struct, frozen=True):
     program: str
     rank: int
     code: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the evidence of a run that hung or failed was diagnosed as.
+
+    Attributes:
+        cause: identifier of causes.md; ``unknown`` where the evidence does not decide.
+        confidence: 0 to 1.
+        summary: the diagnosis in a sentence.
+        operation: the operation that could not finish with its sequence number, as far as known.
+        why: the statement that weighs most.
+    """
+
+    cause: str
+    confidence: float
+    summary: Text
+    operation: str = ""
+    why: Text | None = None
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +53,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         segments: shared-memory segments that were removed.
         scale: by how much the times were stretched because the machine was busy.
         pids: what the processes were called in the logs and stacks: process id to name.
+        verdict: what its evidence was diagnosed as, of a run that hung or failed.
     """
 
     name: str
@@ -49,6 +69,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[str, ...] = ()
     scale: float = 1.0
     pids: dict[int, str] = {}
+    verdict: Verdict | None = None
 
     @property
     def evidence(self) -> str:

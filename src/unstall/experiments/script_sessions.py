@@ -13,6 +13,7 @@ from typing import TextIO
 import msgspec
 
 from unstall.experiments import script_edit
+from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
@@ -245,7 +246,8 @@ def _compare(
                     lines="\n".join(log.splitlines()[-5:]),
                 )
             )
-        return done
+        teller("diagnose", done.step)
+        return judged(done)
 
     return compare(
         run, label_a, candidate.label, count=request.runs, alpha=request.alpha, tell=teller.end

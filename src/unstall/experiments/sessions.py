@@ -10,6 +10,7 @@ from typing import TextIO
 import msgspec
 
 from unstall.experiments.choose import scenario_named, settings_for
+from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.nurse import LabError, Nurse, require_lab
 from unstall.experiments.outcome import Run
@@ -64,7 +65,7 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     teller = Teller(request.language, quiet=request.as_json)
     if choice is None:
         require_lab()
-    ready = choice.prepare(teller.note) if choice is not None else None
+    ready = choice.prepare(teller.note, tuple(changes)) if choice is not None else None
     folder = new_folder(request.output, scenario.name)
     from unstall.reports import experiment_terminal as terminal
 
@@ -146,7 +147,9 @@ def _compare(
             steps = scenario.long_steps if request.long else settings.steps
             own = msgspec.structs.replace(own, changes=(change.name,), steps=steps)
         teller.begin(name, label_a if side == "A" else label_b)
-        return once(own, place / name, name, teller)
+        done = once(own, place / name, name, teller)
+        teller("diagnose", done.step)
+        return judged(done)
 
     return compare(run, label_a, label_b, count=request.runs, alpha=request.alpha, tell=teller.end)
 

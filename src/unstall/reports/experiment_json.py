@@ -63,7 +63,7 @@ def reproduction_json(
                 for one in (closing.marks if closing is not None else ())
             ],
             "report": [{"shared": one.shared, "text": one.text.render(language)} for one in shared],
-            "run": run_dict(run),
+            "run": run_dict(run, language),
         }
     )
 
@@ -86,14 +86,23 @@ def comparison_json(found: Comparison, name: str, language: str, **more: Any) ->
     )
 
 
-def run_dict(run: Run) -> dict[str, Any]:
-    """One run."""
+def run_dict(run: Run, language: str) -> dict[str, Any]:
+    """One run; ``verdict`` is what its evidence was diagnosed as, where it hung or failed."""
+    verdict = run.verdict
     return {
         "name": run.name,
         "outcome": run.outcome,
         "step": run.step,
         "seconds": run.seconds,
         "evidence": run.evidence,
+        "verdict": {
+            "cause": verdict.cause,
+            "confidence": verdict.confidence,
+            "summary": verdict.summary.render(language),
+            "operation": verdict.operation,
+        }
+        if verdict is not None
+        else None,
         "ends": [{"program": e.program, "rank": e.rank, "code": e.code} for e in run.ends],
         "settings": msgspec.to_builtins(run.settings),
     }
@@ -106,7 +115,7 @@ def _side(tally: Tally, language: str) -> dict[str, Any]:
         "failed": sum(run.outcome == "failed" for run in tally.runs),
         "finished": len(tally.finished),
         "steps": tally.steps,
-        "runs": [run_dict(run) for run in tally.runs],
+        "runs": [run_dict(run, language) for run in tally.runs],
     }
 
 

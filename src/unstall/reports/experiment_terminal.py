@@ -10,7 +10,7 @@ from rich.table import Table
 
 from unstall.experiments.closing import Closing, Seen
 from unstall.experiments.observed import Feature
-from unstall.experiments.outcome import Run
+from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.scenario import Scenario, Settings
 from unstall.experiments.telling import outcome
 from unstall.experiments.trials import Comparison, Tally
@@ -101,6 +101,7 @@ def reproduction(
     language: str,
     *,
     shared: Sequence[Feature] = (),
+    stack: str | None = None,
 ) -> None:
     """One run, its fingerprint and the diagnosis of its own evidence."""
     page = Page(console, language)
@@ -141,7 +142,10 @@ def reproduction(
     if scenario.changes:
         page.row(
             say("prove a fix"),
-            [f"unstall confirm {scenario.name} --change {scenario.changes[0].name}"],
+            [
+                f"unstall confirm {scenario.name} --change {scenario.changes[0].name}"
+                + (f" --stack {escape(stack)}" if stack else "")
+            ],
         )
 
 
@@ -193,20 +197,21 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
         )
     )
     page.row(say("how sure"), sure)
+    mind = []
     if found.a.bad and found.a.finished:
-        page.row(
-            say("mind"),
-            [
-                page.words(
-                    say(
-                        "{count} of {runs} runs without the change finished too: a single run that "
-                        "finishes proves nothing",
-                        count=len(found.a.finished),
-                        runs=found.a.counted,
-                    )
-                )
-            ],
+        mind.append(
+            say(
+                "{count} of {runs} runs without the change finished too: a single run that "
+                "finishes proves nothing",
+                count=len(found.a.finished),
+                runs=found.a.counted,
+            )
         )
+    if other := _otherwise(found):
+        mind.append(
+            say("B hung or failed for another reason than A: {causes}", causes=", ".join(other))
+        )
+    page.row(say("mind"), [page.words(text) for text in mind])
     console.print()
     text, style = answer(found)
     page.line(text, style)
@@ -226,6 +231,7 @@ def _side(page: Page, tally: Tally) -> list[str]:
                 )
             )
         )
+        lines += _verdicts(page, tally)
     if tally.finished:
         lines.append(
             page.words(
@@ -236,6 +242,43 @@ def _side(page: Page, tally: Tally) -> list[str]:
     if rest:
         lines.append(page.words(say("{count} without a clear outcome", count=rest)))
     return lines
+
+
+def _verdicts(page: Page, tally: Tally) -> list[str]:
+    """What the runs that hung or failed were diagnosed as: a cause, how often, why."""
+    found: dict[str, list[Verdict]] = {}
+    for run in tally.bad:
+        if run.verdict is not None:
+            found.setdefault(run.verdict.cause, []).append(run.verdict)
+    lines = []
+    for cause, verdicts in sorted(found.items(), key=lambda one: -len(one[1])):
+        first = verdicts[0]
+        lines.append(
+            page.words(
+                say(
+                    "diagnosed as {cause} in {count} of {runs}: {summary}",
+                    cause=cause,
+                    count=len(verdicts),
+                    runs=len(tally.bad),
+                    summary=first.summary,
+                )
+            )
+        )
+        operations = list(dict.fromkeys(one.operation for one in verdicts if one.operation))
+        if operations:
+            lines.append(page.words(say("in {operations}", operations=", ".join(operations))))
+        if first.why is not None:
+            lines.append(page.words(first.why))
+    return lines
+
+
+def _otherwise(found: Comparison) -> tuple[str, ...]:
+    """Causes of B's hangs where none of them is one of A's."""
+    of_a, of_b = (
+        {run.verdict.cause for run in side.bad if run.verdict is not None}
+        for side in (found.a, found.b)
+    )
+    return () if of_a & of_b else tuple(sorted(of_b))
 
 
 def answer(found: Comparison) -> tuple[Text, str]:

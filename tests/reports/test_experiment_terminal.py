@@ -1,0 +1,95 @@
+"""What a comparison says of the runs that hung: their diagnosis, and whether B's is another."""
+
+import io
+import json
+
+from rich.console import Console
+
+from unstall.experiments.library import find
+from unstall.experiments.outcome import Run, Verdict
+from unstall.experiments.trials import Tally, conclude
+from unstall.model.text import say, verbatim
+from unstall.reports.experiment_json import comparison_json
+from unstall.reports.experiment_terminal import comparison, reproduction
+
+
+def hung(name, cause, operation):
+    verdict = Verdict(
+        cause=cause, confidence=0.9, summary=verbatim(f"a {cause}"), operation=operation,
+        why=verbatim("[rank 1] never came"),
+    )  # fmt: skip
+    return Run(name=name, outcome="hung", step=7, seconds=3.0, folder="f", verdict=verdict)
+
+
+def good(name):
+    return Run(name=name, outcome="finished", step=20, seconds=3.0, folder="f")
+
+
+def compared(a, b):
+    return conclude(
+        Tally(label=say("as it is"), runs=tuple(a)),
+        Tally(label=verbatim("changed"), runs=tuple(b)),
+        0.05,
+        fixed=True,
+    )
+
+
+def shown(found):
+    page = io.StringIO()
+    comparison(found, Console(file=page, width=200, highlight=False), "en")
+    return page.getvalue()
+
+
+def test_the_hangs_of_a_are_told_with_their_diagnosis():
+    text = shown(
+        compared(
+            [
+                hung("A1", "engine-desync", "ALLREDUCE 66"),
+                hung("A2", "engine-desync", "ALLREDUCE 98"),
+            ],
+            [good("B1"), good("B2")],
+        )
+    )
+    assert "diagnosed as engine-desync in 2 of 2: a engine-desync" in text
+    assert "in ALLREDUCE 66, ALLREDUCE 98" in text
+    assert "[rank 1] never came" in text
+    assert "another reason" not in text
+
+
+def test_causes_are_counted_apart():
+    text = shown(
+        compared(
+            [
+                hung("A1", "uneven-batches", ""),
+                hung("A2", "unknown", ""),
+                hung("A3", "unknown", ""),
+            ],
+            [good("B1")],
+        )
+    )
+    assert text.index("diagnosed as unknown in 2 of 3") < text.index("uneven-batches in 1 of 3")
+
+
+def test_another_hang_of_b_is_told():
+    text = shown(compared([hung("A1", "engine-desync", "")], [hung("B1", "host-oom", "")]))
+    assert "B hung or failed for another reason than A: host-oom" in text
+
+
+def test_programs_get_the_verdict_of_each_run():
+    found = compared([hung("A1", "engine-desync", "ALLREDUCE 66")], [good("B1")])
+    content = json.loads(comparison_json(found, "x", "en"))
+    assert content["a"]["runs"][0]["verdict"] == {
+        "cause": "engine-desync",
+        "confidence": 0.9,
+        "summary": "a engine-desync",
+        "operation": "ALLREDUCE 66",
+    }
+    assert content["b"]["runs"][0]["verdict"] is None
+
+
+def test_the_next_command_names_the_stack():
+    page = io.StringIO()
+    scenario = find("grpo-rollout-server")[0]
+    console = Console(file=page, width=200, highlight=False)
+    reproduction(scenario, good("A1"), None, console, "en", stack="vllm==0.11.0")
+    assert "--change independent-engines --stack vllm==0.11.0" in page.getvalue()
