@@ -24,6 +24,9 @@ FOLDER = "UNSTALL_LAB_FOLDER"
 PROGRAM = "UNSTALL_LAB_PROGRAM"
 ROLE = "UNSTALL_LAB_ROLE"
 
+#: Folder, below the run's own, of files that a user would have besides logs.
+HANDED_OVER = "handed-over"
+
 
 class Lab:
     """One process's view of its run.
@@ -82,6 +85,13 @@ class Lab:
                 raise TimeoutError(f"{name} was not published within {seconds:.0f} s")
             time.sleep(0.01)
         return path.read_text(encoding="utf-8")
+
+    def hand_over(self, name: str, text: str) -> Path:
+        """Write a file that a user would have, a launch script say: it is part of the evidence."""
+        path = self.folder / HANDED_OVER / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
 
     # --- torch.distributed ------------------------------------------------------------------
 

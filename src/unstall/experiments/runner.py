@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from unstall.experiments import evidence, tree
-from unstall.experiments.child import FOLDER, PROGRAM, ROLE, SETTINGS
+from unstall.experiments.child import FOLDER, HANDED_OVER, PROGRAM, ROLE, SETTINGS
 from unstall.experiments.logs import Log, Watch
 from unstall.experiments.nurse import Nurse
 from unstall.experiments.outcome import End, Run
@@ -291,6 +291,8 @@ class _Running:
         self.seen.update(p.pid for p in self.processes)
         self.seen.update(tree.below(self.nurse.pid))
         survivors = self.nurse.clear()
+        for path in sorted((self.private / HANDED_OVER).glob("*")):
+            shutil.copyfile(path, self.folder / "evidence" / path.name)
         removed = tree.remove_segments(before, self.seen, [self.private.name])
         run = Run(
             name=name,

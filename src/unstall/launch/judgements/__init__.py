@@ -16,6 +16,7 @@ MODULES = (
     "parallel",
     "drivers",
     "rendezvous",
+    "counted",
     "environment",
     "ports",
     "server",
