@@ -37,14 +37,16 @@ class Until(msgspec.Struct, frozen=True):
 class Steps:
     """The training step that a log shows, and when it last moved.
 
-    Metrics lines tell it; without them the progress bar with the most steps in all does. While
+    Metrics lines tell it; without them the progress bar with the most steps in all does, or the
+    one with ``total`` steps where that is known beforehand (loading a model has its bar too). While
     neither was seen, every new line counts as progress.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, total: int | None = None) -> None:
         self.step = 0
         self.since = time.monotonic()
         self._told = False
+        self._wanted = total
         self._total = 0
 
     def look(self, lines: list[str]) -> None:
@@ -58,6 +60,8 @@ class Steps:
                 self.step = max(self.step, int(found[found.lastindex or 1]))
             elif not self._told:
                 for done, total in _BAR.findall(text):
+                    if self._wanted is not None and int(total) != self._wanted:
+                        continue
                     if int(total) > self._total:
                         self._total, self.step = int(total), int(done)
                     elif int(total) == self._total:
@@ -68,7 +72,7 @@ class Steps:
     @property
     def started(self) -> bool:
         """Whether any step was told, be it step 0."""
-        return self._told or self.step > 0
+        return self._told or self.step > 0 or (self._wanted is not None and self._total > 0)
 
     @property
     def idle(self) -> float:
@@ -87,6 +91,7 @@ def run_script(
     environment: dict[str, str],
     tell: Tell,
     first: float = 0.0,
+    total: int | None = None,
     gather: Callable[[], None] | None = None,
 ) -> Run:
     """Run a script with bash and stop everything it started.
@@ -101,6 +106,7 @@ def run_script(
         environment: variables that are added, unless they are set already.
         tell: hears of progress.
         first: the same before its first step, where that may take longer.
+        total: how many steps it makes, where that is known.
         gather: gathers more evidence of a run that did not finish, while its processes live.
     """
     place = folder / "evidence"
@@ -110,7 +116,7 @@ def run_script(
     before = set(tree.below(os.getpid()))
     segments = tree.segments()
     begun = time.monotonic()
-    steps = Steps()
+    steps = Steps(total)
     log = Log(raw, place / "run.log", "")
     seen: set[int] = set()
     pattern = re.compile(until.pattern) if until.pattern else None

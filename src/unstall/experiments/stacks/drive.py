@@ -94,6 +94,7 @@ def run_stack(
             until=Until(),
             stall=level.scenario.stall * scale,
             first=level.first,
+            total=settings.steps,
             limit=level.scenario.limit,
             environment={STATE: str(state)},
             tell=tell,
