@@ -22,5 +22,7 @@ def test_the_bar_of_a_loading_model_is_no_step_where_their_number_is_known():
     steps.look(["  0%|          | 0/150 [00:00<?, ?it/s]"])
     assert steps.started
     assert steps.step == 0
-    steps.look(["  2%|2         | 3/150 [00:06<05:01,  2.05s/it]", "Adding requests: | 6/6 [00:00<"])
+    steps.look(
+        ["  2%|2         | 3/150 [00:06<05:01,  2.05s/it]", "Adding requests: | 6/6 [00:00<"]
+    )
     assert steps.step == 3
