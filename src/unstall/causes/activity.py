@@ -33,7 +33,13 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("load", re.compile(r"next_data|get_batch_samples|collat|__getitem__")),
     ("gradients", re.compile(r"backward|reduce.*grad|allreduce_bucket|clip_grad|grad_norm")),
     ("forward", re.compile(r"forward|fetch_sub_module|unshard|compute_loss|pre_sub_module")),
-    ("metrics", re.compile(r"metric|reduce_loss|nested_gather|_log$|^log_|_maybe_log|maybe_log")),
+    (
+        "metrics",
+        re.compile(
+            r"metric|reduce_loss|(?:mean|average|avg)_loss|loss_(?:mean|average|avg)"
+            r"|nested_gather|_log$|^log_|_maybe_log|maybe_log"
+        ),
+    ),
 )
 
 #: Functions whose names hold such a word and mean something else.
@@ -99,12 +105,13 @@ def activity_of(wait: Wait, frames: Sequence[Frame]) -> Activity | None:
 
 
 class RankStack(msgspec.Struct, frozen=True):
-    """One rank's stack and what it says."""
+    """One rank's stack and what it says; ``calls`` are its frames, innermost first."""
 
     stack: ProcessStack
     rank: int | None
     wait: Wait
     activity: Activity | None
+    calls: tuple[tuple[str, str, int | None], ...] = ()
 
     @property
     def who(self) -> Text:
@@ -161,7 +168,8 @@ def standing(job: Job) -> Standing:
             continue
         wait = stacks.wait_of_process(stack)
         own = stacks.own_frames(thread)
-        one = RankStack(stack, identity.rank, wait, activity_of(wait, own))
+        calls = tuple((frame.function, frame.file, frame.line) for frame in own)
+        one = RankStack(stack, identity.rank, wait, activity_of(wait, own), calls)
         known[(identity.rank, stack.pid, stack.speaker.host)] = one
     within = ("collective", "point-to-point")
     if not any(one.wait.kind in within for one in known.values()):

@@ -56,6 +56,7 @@ class Side(msgspec.Struct, frozen=True):
         shape: its shape as written, where told.
         fact: what tells it.
         doing: what the ranks were doing, by their frames.
+        frames: those of one of them, where told, innermost first.
     """
 
     ranks: tuple[int, ...]
@@ -64,6 +65,7 @@ class Side(msgspec.Struct, frozen=True):
     fact: Fact
     shape: str | None = None
     doing: Activity | None = None
+    frames: tuple[tuple[str, str, int | None], ...] = ()
 
     @property
     def small(self) -> bool:
@@ -162,10 +164,16 @@ def _in_stall(job: Job, blocked: Blocked) -> Iterable[Divergence]:
         if seq is None or not op:
             continue
         known = [rank for rank in ranks if rank >= 0]
-        frames = next((doing[rank][0] for rank in known if rank in doing), None)
+        told = next((doing[rank] for rank in known if rank in doing), None)
         fact = blocked.stall.waiters[ranks[0]]
         numel = numel_in if numel_in is not None and numel_in < 1 << 62 else None
-        by_seq[seq].append(Side(tuple(known), op, numel, fact, None, frames))
+        by_seq[seq].append(
+            Side(
+                tuple(known), op, numel, fact, None,
+                told[0] if told is not None else None,
+                told[1].frames if told is not None else (),
+            )
+        )  # fmt: skip
     for seq, sides in sorted(by_seq.items()):
         if len(sides) > 1:
             yield Divergence(
@@ -281,7 +289,7 @@ def _in_stacks(job: Job, seen: Standing) -> Iterable[Divergence]:
         kind = {"forward": "step", "gradients": "step"}.get(one.activity.kind, one.activity.kind)
         ranks = () if one.rank is None else (one.rank,)
         by_kind[kind].append(
-            Side(ranks, one.wait.frame.function, None, one.stack, None, one.activity)
+            Side(ranks, one.wait.frame.function, None, one.stack, None, one.activity, one.calls)
         )
     if len(by_kind) < 2:
         return

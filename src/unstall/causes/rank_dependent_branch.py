@@ -19,7 +19,14 @@ from unstall.causes.base import (
     origin_of,
     ranks_text,
 )
-from unstall.causes.divergence import Divergence, Side, divergences, left_the_loop, splits
+from unstall.causes.divergence import (
+    Divergence,
+    Side,
+    divergences,
+    left_the_loop,
+    splits,
+)
+from unstall.causes.further_on import behind_the_loop
 from unstall.causes.reasons import (
     absence,
     began,
@@ -160,6 +167,19 @@ def _loop_left(job: Job, divergence: Divergence, branch: Side, rest: list[Side])
     kind = branch.doing.kind if branch.doing is not None else None
     if kind in BRANCHES and kind != "metrics":
         return []
+    further = behind_the_loop(divergence)
+    if further is not None and further[0] is branch:
+        return [
+            evidence(
+                say(
+                    "it is further down in {function} than the others: it may only have left a "
+                    "loop that they are in",
+                    function=further[2].function,
+                ),
+                STRONG,
+                branch.fact,
+            )
+        ]
     others = [rank for side in rest for rank in side.ranks]
     found = left_the_loop(job, divergence.fact, branch.ranks, others)
     if found is None or (kind == "metrics" and not found[1]):

@@ -22,12 +22,14 @@ from unstall.causes.divergence import (
     GATHERS,
     Divergence,
     LoopEnd,
+    Side,
     Split,
     divergences,
     group_text,
     loop_ends,
     splits,
 )
+from unstall.causes.further_on import behind_evidence, first_of_two
 from unstall.causes.reasons import (
     began,
     began_evidence,
@@ -280,25 +282,10 @@ def _diverged(job: Job, divergence: Divergence) -> Finding | None:
     left = tuple(sorted({rank for side in small for rank in side.ranks}))
     inside = tuple(sorted({rank for side in large for rank in side.ranks}))
     ends = loop_ends(job, divergence.fact)
-    ended = _end_evidence(job, ends, left, inside)
+    ended = [*_end_evidence(job, ends, left, inside), *behind_evidence(divergence)]
     if not ended and not evaluating:
         return None
-    support = [
-        evidence(
-            say(
-                "at number {seq} {who} ran {op}, as behind a loop, and {others} ran {other}, as "
-                "inside it",
-                seq="?" if divergence.seq is None else divergence.seq,
-                who=small[0].who,
-                op=small[0].shown,
-                others=large[0].who,
-                other=large[0].shown,
-            ),
-            STRONG,
-            divergence.fact,
-        ),
-        *ended,
-    ]
+    support = [evidence(_apart(divergence, small[0], large[0]), STRONG, divergence.fact), *ended]
     if len(evaluating) == len(divergence.sides):
         support.append(evidence(say("both sides are in the evaluation"), FAIR, evaluating[0].fact))
     blocked = divergence.blocked
@@ -335,6 +322,26 @@ def _diverged(job: Job, divergence: Divergence) -> Finding | None:
             excerpt(large[0].fact, "messenger"),
             *_end_lines(ends),
         ),
+    )
+
+
+def _apart(divergence: Divergence, small: Side, large: Side) -> Text:
+    """Which operations the two sides were in."""
+    if divergence.seq is None:
+        return say(
+            "{who} is in {op}, as behind a loop, {others} in {other}, as inside it",
+            who=first_of_two(small),
+            op=small.shown,
+            others=large.who,
+            other=large.shown,
+        )
+    return say(
+        "at number {seq} {who} ran {op}, as behind a loop, and {others} ran {other}, as inside it",
+        seq=divergence.seq,
+        who=small.who,
+        op=small.shown,
+        others=large.who,
+        other=large.shown,
     )
 
 

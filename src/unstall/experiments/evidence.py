@@ -23,7 +23,10 @@ def py_spy() -> str | None:
 
 
 def stacks(pids: Sequence[int], target: Path, seconds: float = 20.0) -> bool:
-    """Write the stacks of living processes, one after the other; whether there were any."""
+    """Write the stacks of living processes, one after the other; whether there were any.
+
+    py-spy does not tell a rank; where torchrun's variables do, a line above the stack says it.
+    """
     tool = py_spy()
     if tool is None:
         return False
@@ -41,11 +44,27 @@ def stacks(pids: Sequence[int], target: Path, seconds: float = 20.0) -> bool:
                     check=False,
                 )
                 if done.returncode == 0 and done.stdout:
-                    parts.append(done.stdout.rstrip("\n") + "\n")
+                    rank = rank_of(pid)
+                    heading = f"##### rank {rank}, pid {pid}\n" if rank is not None else ""
+                    parts.append(heading + done.stdout.rstrip("\n") + "\n")
                     break
     if parts:
         target.write_text("\n".join(parts), encoding="utf-8")
     return bool(parts)
+
+
+def rank_of(pid: int) -> int | None:
+    """The rank of a process that torchrun started; of what it starts in turn there is none."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError, ValueError):
+        process = psutil.Process(pid)
+        own, parent = process.environ(), process.parent()
+        if parent is not None and "TORCHELASTIC_RUN_ID" in own:
+            above = parent.environ()
+            if own.get("RANK") != above.get("RANK"):
+                return int(own["RANK"])
+    return None
 
 
 Asked = list[tuple[str, str]]

@@ -15,10 +15,14 @@ from unstall.model.findings import Collective, Evidence, Exonerated, Finding, Fi
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
 from unstall.recorder.result import RecorderVerdict, Sighting, Suspect, reason
+from unstall.recorder.scene import named
+from unstall.stacks.order import further_on
 
 _SAVE = re.compile(r"save|checkpoint|ckpt|eval|validat|predict", re.IGNORECASE)
 _PREPARE = re.compile(r"tokeni[sz]|preprocess|dataset|load_data|prepare|build_index", re.IGNORECASE)
 _EVEN = re.compile(r"all_gather|allgather|reduce_scatter", re.IGNORECASE)
+#: Elements from which on an operation is about the model, not about a loss or a flag.
+SMALL = 65
 _DISAGREE = ("other-operation", "other-size", "other-type", "order-deadlock", "alone")
 
 
@@ -88,8 +92,12 @@ def _causes(lead: Suspect) -> list[_Claim]:
             fix = Fix(say("Let every rank run every module, with a dummy input where it has none."))
             claims.append(("data-dependent-graph", 0.8, (note,), (fix,)))
     elif lead.kind == "other-operation":
-        claims.append(("rank-dependent-branch", 2.5, (*base, *_branches(lead)), (_BRANCH,)))
-        if own is not None and theirs is not None and _EVEN.search(own.op + theirs.op):
+        behind = _behind_the_loop(lead)
+        weight = 2.5 if behind is None else 1.0
+        claims.append(("rank-dependent-branch", weight, (*base, *_branches(lead)), (_BRANCH,)))
+        if behind is not None:
+            claims.append(("uneven-batches", 2.6, (*base[:1], *behind), (_EVEN_FIX,)))
+        elif own is not None and theirs is not None and _EVEN.search(own.op + theirs.op):
             claims.append(("uneven-batches", 1.0, (_uneven(own),), (_EVEN_FIX,)))
     elif lead.kind == "order-deadlock":
         if own is not None and own.op.startswith(("send", "recv", "coalesced")):
@@ -172,6 +180,59 @@ def _branches(lead: Suspect) -> tuple[Evidence, ...]:
     return (Evidence(text, own.place, 1.5),)
 
 
+def _left_and_inside(lead: Suspect) -> tuple[Sighting, Sighting] | None:
+    """The side that may have left a loop, by its small operation, and the one still inside."""
+    own, theirs = lead.own, lead.operation
+    if own is None or theirs is None:
+        return None
+    for left, inside in ((own, theirs), (theirs, own)):
+        small = left.op in ("barrier", "all_reduce_barrier") or (left.numel_in or SMALL) < SMALL
+        if small and _EVEN.search(inside.op) and (inside.numel_in or 0) >= SMALL:
+            return left, inside
+    return None
+
+
+def _behind_the_loop(lead: Suspect) -> tuple[Evidence, ...] | None:
+    """That the side with the small operation is further down in a function that both are in.
+
+    Rank 0 alone in such an operation is the sign of a branch on the rank (``if rank == 0``), and
+    so is code that saves or evaluates on one side only.
+    """
+    sides = _left_and_inside(lead)
+    if sides is None:
+        return None
+    left, inside = sides
+    ahead = further_on(left.frames, inside.frames)
+    if ahead is None or (left.rank == 0 and left is lead.own and not lead.tie):
+        return None
+    words = {name for name, _, _ in left.frames} - {name for name, _, _ in inside.frames}
+    if any(_SAVE.search(name) for name in words):
+        return None
+    text = say(
+        "Both are in {function} ({file}), rank {rank} further down (line {line}) than rank {other} "
+        "(line {other_line}), which gathers or reduces parts of the model.",
+        function=ahead.function, file=ahead.name, rank=left.rank, line=ahead.line,
+        other=inside.rank, other_line=ahead.other,
+    )  # fmt: skip
+    return (_note(text, left, 3.0), _uneven(left))
+
+
+def _parted(suspects: list[Suspect]) -> tuple[tuple[int, ...], list[int]] | None:
+    """Ranks that may have left a loop, and those that were still inside."""
+    if _behind_the_loop(suspects[0]) is None:
+        return None
+    left: set[int] = set()
+    inside: set[int] = set()
+    for suspect in suspects:
+        sides = _left_and_inside(suspect)
+        if sides is not None:
+            (left if sides[0] is suspect.own else inside).add(suspect.rank)
+    others = {rank for s in suspects for rank in s.waiting} - left - inside
+    if not suspects[0].tie:
+        (left if not left else inside).update(others)
+    return (tuple(sorted(left)), sorted(inside)) if left and inside else None
+
+
 def _uneven(own: Sighting) -> Evidence:
     return _note(
         say("A rank that has run out of batches leaves the loop while the others still gather."),
@@ -195,10 +256,21 @@ def _finding(
 ) -> Finding:
     lead = suspects[0]
     sight = lead.operation or lead.own
+    parted = _parted(suspects) if cause == "uneven-batches" else None
     blamed = {suspect.rank for suspect in verdict.suspects}
     known = [evidence.text for evidence in support]
     more = tuple(e for s in suspects[1:4] for e in s.evidence[:1] if e.text not in known)
     waiting = sorted({rank for s in suspects for rank in s.waiting} - blamed)
+    origin = tuple(s.rank for s in suspects)
+    summary = verdict.summary
+    if parted is not None:
+        origin, waiting = parted
+        summary = say(
+            "{left} had left the loop while {inside} was still inside it: they had different "
+            "numbers of batches.",
+            left=named(origin),
+            inside=named(waiting),
+        )
     group = sight.group if sight else None
     against: tuple[Evidence, ...] = ()
     if lead.tie and sight is not None:
@@ -211,7 +283,7 @@ def _finding(
         )
     return Finding(
         cause=cause,
-        summary=verdict.summary,
+        summary=summary,
         support=support + more,
         against=against,
         fixes=fixes,
@@ -220,7 +292,7 @@ def _finding(
             owner.label if owner else "unknown",
             owner.role if owner else "trainer",
             owner.software if owner else None,
-            ranks=tuple(s.rank for s in suspects),
+            ranks=origin,
             process_group=group,
         ),
         collective=Collective(

@@ -23,7 +23,7 @@ def running(recipe: Recipe) -> Environment | None:
             return None
         if version not in (found, found.partition("+")[0]):
             return None
-    versions = {}
+    versions: dict[str, str] = {}
     for one in metadata.distributions():
         name = one.metadata["Name"]
         if name:

@@ -25,7 +25,7 @@ VOCABULARY = 96
 LENGTH = 32
 
 
-class Corpus(IterableDataset):
+class Corpus(IterableDataset[Tensor]):
     """This rank's part of the samples: sequences that count on, each by a number of its own."""
 
     def __init__(self, samples: int, seed: int) -> None:
@@ -51,9 +51,11 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """One layer; ``mask`` is true where a token may not look."""
         y = self.norm1(x)
         x = x + self.attention(y, y, y, attn_mask=mask, need_weights=False)[0]
-        return x + self.mlp(self.norm2(x))
+        more: Tensor = self.mlp(self.norm2(x))
+        return x + more
 
 
 class Model(nn.Module):
@@ -95,7 +97,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def agreed(loader: DataLoader, device: str) -> Iterator[Tensor]:
+def agreed(loader: DataLoader[Tensor], device: str) -> Iterator[Tensor]:
     """Batches, as long as every rank has one."""
     batches = iter(loader)
     while True:
@@ -112,7 +114,7 @@ def train_epoch(
     epoch: int,
     step: int,
     model: nn.Module,
-    loader: DataLoader,
+    loader: DataLoader[Tensor],
     optimizer: torch.optim.Optimizer,
     device: str,
 ) -> tuple[int, float]:
