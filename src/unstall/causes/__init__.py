@@ -19,6 +19,7 @@ SHARED = frozenset(
         "base",
         "deaths",
         "divergence",
+        "further_on",
         "known_bugs",
         "reasons",
         "scene",
