@@ -184,10 +184,13 @@ def distributed() -> Any:
     return importlib.import_module("torch.distributed")
 
 
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends, however that ends."""
+def die_with_parent(by: int = 9) -> None:
+    """Ask Linux to send this process a signal when its parent ends, however that ends.
+
+    More exactly, when the thread ends that started it.
+    """
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(1, by, 0, 0, 0)
 
 
 def set_title(title: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -15,9 +16,10 @@ import msgspec
 from unstall.experiments import evidence, tree
 from unstall.experiments.child import FOLDER, HANDED_OVER, PROGRAM, ROLE, SETTINGS
 from unstall.experiments.logs import Log, Watch
-from unstall.experiments.nurse import Nurse
+from unstall.experiments.nurse import LabError, Nurse
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.scenario import ProgramSpec, Scenario, Settings
+from unstall.model.text import say
 
 PAUSE = 0.05
 #: Longest stretch of times on a busy machine.
@@ -43,11 +45,30 @@ def free_port() -> int:
     """A port that nobody listens on now.
 
     For programs that insist on binding it themselves, as ``MASTER_PORT`` wants; it is drawn
-    afresh for every run, and a run whose port was taken meanwhile fails with a clear line.
+    afresh for every run, and a run whose port was taken meanwhile fails with a clear line. It lies
+    below those that the system gives to connections by itself, where it can: runs beside this one
+    open many.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for _ in range(100):
+        port = _drawn()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise LabError(say("No free port was found on this machine."))
+
+
+def _drawn() -> int:
+    """A port to try; 0 lets the system choose."""
+    try:
+        given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()
+        first = int(given[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    lowest = 20_000
+    return lowest + secrets.randbelow(first - lowest) if first > lowest + 1000 else 0
 
 
 class _Process:

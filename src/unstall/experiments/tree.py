@@ -106,9 +106,15 @@ def remove_segments(before: set[str], pids: Iterable[int], marks: Iterable[str] 
     (torch: ``torch_<pid>_…``; Python: ``psm_…`` has neither and is left to its resource tracker).
     """
     removed = []
-    words = [f"_{pid}_" for pid in pids] + [mark for mark in marks if mark]
+    ids = {str(pid) for pid in pids}
+    words = [f"_{pid}_" for pid in ids] + [mark for mark in marks if mark]
     for name in segments() - before:
-        if any(word in f"_{name}_" for word in words):
+        first, _, rest = name.partition("_")
+        if first == "torch":  # its other numbers may happen to be a process id of this run
+            own = rest.partition("_")[0] in ids
+        else:
+            own = any(word in f"_{name}_" for word in words)
+        if own:
             with contextlib.suppress(OSError):
                 (SHM / name).unlink()
                 removed.append(name)
