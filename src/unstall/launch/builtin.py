@@ -115,6 +115,9 @@ class _Builtins(_Externals):
                 self.reading.calls[at] = msgspec.structs.replace(call, ended=self.order)
 
     def do_kill(self, expanded: list[Pieces], _place: Place, _feed: str | None) -> bool | None:
+        words = [known(one) for one in expanded[1:3]]
+        if words[:1] == ["-0"] or words in (["-s", "0"], ["-n", "0"]):
+            return None  # no signal: it only asks whether the process lives
         self.order += 1
         targets = {token(e) for e in expanded[1:]}
         self.end(lambda call: f"\x1fpid:{call.script}:{call.order}\x1f" in targets)

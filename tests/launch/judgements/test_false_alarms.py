@@ -199,3 +199,21 @@ def test_no_device_at_all_is_meant_for_the_processor(command: str) -> None:
     found = plan(f"export CUDA_VISIBLE_DEVICES=''\n{command}\n")
     assert only(found).devices == ()
     assert wrong(found) == set()
+
+
+class TestServerThatIsAskedFor:
+    SERVER = "trl vllm-serve --model m --host 127.0.0.1 --port 8200 &\nserver=$!\n"
+    TRAINER = (
+        "torchrun --nproc_per_node 2 fit.py --use_vllm true --vllm_mode server "
+        "--vllm_server_host 127.0.0.1 --vllm_server_port 8200\n"
+    )
+
+    @pytest.mark.parametrize("ask", ["kill -0 $server", "kill -s 0 $server", "kill -n 0 $server"])
+    def test_a_question_whether_it_lives_does_not_end_it(self, ask: str) -> None:
+        wait = f"until nc -z 127.0.0.1 8200; do\n  {ask} || exit 1\n  sleep 1\ndone\n"
+        (row,) = judgements(plan(self.SERVER + wait + self.TRAINER), "server port")
+        assert row.judgement == "ok"
+
+    def test_a_signal_does(self) -> None:
+        (row,) = judgements(plan(self.SERVER + "kill -9 $server\n" + self.TRAINER), "server port")
+        assert row.judgement == "suspicious"
