@@ -90,7 +90,8 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
         launch.role = "inference"
         launch.server = True
     if trl.from_comment(launch) or (
-        launch.flag("use_vllm") is not None and launch.flag("num_generations")
+        launch.flag("use_vllm") is not None
+        and (launch.flag("num_generations") or launch.flag("vllm_mode"))
     ):
         trl.config_trainer(launch, origins)
     elif launch.flag("ddp_timeout") is not None:
