@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from unstall.causes.base import (
+    STRONG,
     WEAK,
     Cause,
     collective_of,
@@ -40,12 +42,13 @@ from unstall.model.facts import (
     ProcessTakenDown,
     PythonException,
     Remark,
+    StoppedProcess,
     StoreFailure,
     TrainingStep,
     WatchdogError,
     WatchdogStuck,
 )
-from unstall.model.findings import Finding, Fix, Origin
+from unstall.model.findings import Evidence, Finding, Fix, Origin
 from unstall.model.plan import Judgement
 from unstall.model.text import Text, say
 
@@ -73,6 +76,10 @@ def examine(job: Job) -> Iterable[Finding]:
         yield _stalled(job, lead)
         return
     fact = _first_failure(job)
+    stopped = _stopped(job, ())
+    if fact is None and stopped:
+        yield _only_stopped(job, stopped)
+        return
     if fact is None:
         fact = next((r for r in job.all(Remark) if r.topic == "stuck"), None)
     conflicts = [one for one in job.plan.judgements if one.judgement == "conflict"]
@@ -175,6 +182,93 @@ def _passed_on(fact: Fact) -> int:
     return 1 if isinstance(fact, ProcessEnd) and fact.exit_code == -15 else 0
 
 
+# --- processes that are stopped ----------------------------------------------------------------
+
+_RANKS = re.compile(r"python|torchrun|ray::|vllm|sglang", re.IGNORECASE)
+
+
+def _stopped(job: Job, waiters: Sequence[int]) -> list[StoppedProcess]:
+    """Stopped processes that may be the job's, and are none of those that wait."""
+    return [
+        one
+        for one in job.all(StoppedProcess)
+        if _RANKS.search(one.command) and (one.rank is None or one.rank not in waiters)
+    ][:4]
+
+
+def _only_stopped(job: Job, stopped: Sequence[StoppedProcess]) -> Finding:
+    """No line tells a failure, but a process does not run."""
+    ranks = tuple(sorted({one.rank for one in stopped if one.rank is not None}))
+    owner = job.owner(stopped[0]) or job.trainer
+    return Finding(
+        cause="unknown",
+        summary=_stopped_summary(stopped[0]),
+        support=tuple(_stopped_evidence(stopped)),
+        next_step=_stopped_step(stopped[0]),
+        origin=origin_of(owner, ranks) if owner is not None or ranks else None,
+        excerpts=(excerpt(stopped[0], "origin"),),
+    )
+
+
+def _stopped_summary(one: StoppedProcess) -> Text:
+    if one.rank is not None:
+        return say(
+            "Rank {rank} is alive and does not run: it is stopped. Who stopped it is not told.",
+            rank=one.rank,
+        )
+    return say(
+        "Process {pid} is alive and does not run: it is stopped. Who stopped it is not told.",
+        pid=one.pid,
+    )
+
+
+def _stopped_evidence(stopped: Sequence[StoppedProcess]) -> list[Evidence]:
+    """A stopped process neither computes nor answers, whatever it was doing."""
+    return [
+        evidence(_stopped_words(one), STRONG if number == 0 else 0.0, one)
+        for number, one in enumerate(stopped)
+    ]
+
+
+def _stopped_words(one: StoppedProcess) -> Text:
+    command = _cut(one.command)
+    if one.how == "tracer":
+        return say(
+            "process {pid} is held by a tracer (state t): {command}", pid=one.pid, command=command
+        )
+    if one.how == "freezer":
+        return say(
+            "process {pid} is in a cgroup that is frozen: {command}", pid=one.pid, command=command
+        )
+    return say(
+        "process {pid} is stopped by a signal (state T): {command}", pid=one.pid, command=command
+    )
+
+
+def _stopped_step(one: StoppedProcess) -> Text:
+    if one.how == "tracer":
+        return say(
+            "see who traces it: grep TracerPid /proc/{pid}/status; let that debugger go on or "
+            "detach it",
+            pid=one.pid,
+        )
+    if one.how == "freezer":
+        return say(
+            "see which cgroup is frozen (/proc/{pid}/cgroup, cgroup.freeze below /sys/fs/cgroup) "
+            "and who froze it: docker pause, a container's suspension, a job manager; thaw it",
+            pid=one.pid,
+        )
+    return say(
+        "kill -CONT {pid} lets it go on (the others fail all the same once their time-out has "
+        "passed); then look for who stopped it: a debugger, kill -STOP, Ctrl-Z, a tool that "
+        "suspends jobs",
+        pid=one.pid,
+    )
+
+
+# --- a stall -----------------------------------------------------------------------------------
+
+
 def _stalled(job: Job, blocked: Blocked) -> Finding:
     stall = blocked.stall
     waiters = tuple(sorted(rank for rank in stall.waiters if rank >= 0))
@@ -205,10 +299,18 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
         )
     else:
         summary = say("A collective timed out; the input does not tell why.")
+    stopped = _stopped(job, waiters)
+    if stopped:
+        summary = _stopped_summary(stopped[0])
+        missing = tuple(sorted({one.rank for one in stopped if one.rank is not None})) or missing
     return Finding(
         cause="unknown",
         summary=summary,
-        support=(waiting(blocked), *(absence(blocked) if missing or not different else ())),
+        support=(
+            waiting(blocked),
+            *_stopped_evidence(stopped),
+            *(absence(blocked) if missing or not different else ()),
+        ),
         fixes=(
             Fix(
                 say(
@@ -219,7 +321,11 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
                 )
             ),
         ),
-        next_step=_parted_step() if different and not missing else _stall_step(job, blocked),
+        next_step=_stopped_step(stopped[0])
+        if stopped
+        else _parted_step()
+        if different and not missing
+        else _stall_step(job, blocked),
         origin=_origin(blocked, missing),
         collective=collective_of(blocked),
         waiting_ranks=() if single else waiters,
@@ -342,6 +448,7 @@ CAUSE = Cause(
         say("a lone watchdog line of one rank"),
         say("a launcher's report without the output of the rank that failed"),
         say("a log that is cut off before the failure"),
+        say("a list of processes with a rank in state T: it is stopped, by whom is not told"),
     ),
     decide=say("logs of all ranks, Flight Recorder dumps, or stacks while it hangs"),
     remedies=(say("keep the Flight Recorder on, and the logs of all ranks"),),

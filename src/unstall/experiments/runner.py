@@ -19,6 +19,7 @@ from unstall.experiments.logs import Log, Watch
 from unstall.experiments.nurse import LabError, Nurse
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.scenario import ProgramSpec, Scenario, Settings
+from unstall.experiments.states import process_list
 from unstall.model.text import say
 
 PAUSE = 0.05
@@ -279,6 +280,7 @@ class _Running:
         asked = evidence.ask_for_dumps(self.private)
         aside = self._bystanders()
         own = [pid for pid in alive if pid not in aside]
+        process_list(own, place / "processes.txt")
         self.has_stacks = evidence.stacks(own, place / "stacks.txt")
         evidence.stacks([pid for pid in alive if pid in aside], self.folder / "raw" / "stacks.txt")
         self.has_dumps = evidence.collect_dumps(self.private, asked, place, 4.0 * self.scale)

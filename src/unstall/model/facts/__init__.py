@@ -58,6 +58,7 @@ from unstall.model.facts.processes import (
     ResourceLimit,
     SchedulerEvent,
     SignalSent,
+    StoppedProcess,
     WorkerGroupRestart,
 )
 from unstall.model.facts.programs import (
@@ -129,6 +130,7 @@ __all__ = [
     "SchedulerEvent",
     "SignalSent",
     "Speaker",
+    "StoppedProcess",
     "StoreFailure",
     "ThreadStack",
     "TrainingStep",

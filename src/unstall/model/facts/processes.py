@@ -158,3 +158,18 @@ class ResourceLeak(Fact, frozen=True, kw_only=True):
 
     what: str
     count: int | None = None
+
+
+class StoppedProcess(Fact, frozen=True, kw_only=True):
+    """A process that is alive and does not run, by a list of processes.
+
+    Attributes:
+        pid, command: of the process.
+        how: by a ``signal``, a ``tracer`` (debugger) or a ``freezer`` (a cgroup that is frozen).
+        rank: by its command line.
+    """
+
+    pid: int
+    command: str
+    how: str = "signal"
+    rank: int | None = None

@@ -22,6 +22,7 @@ from unstall.reading.writers.packages import PackageVersions
 from unstall.reading.writers.phases import Phases
 from unstall.reading.writers.ports import PortsTaken
 from unstall.reading.writers.processes import ProcessEnds, ShellNotices
+from unstall.reading.writers.processlist import ProcessLists
 from unstall.reading.writers.progress import ProgressBars
 from unstall.reading.writers.python import Tracebacks
 from unstall.reading.writers.ray import DeadWorkers, RayEvents
@@ -48,6 +49,7 @@ READERS: tuple[type[Reader], ...] = (
     Tracebacks,
     ProcessEnds,
     ShellNotices,
+    ProcessLists,
     LoaderDeaths,
     FatalSignals,
     KernelLog,
