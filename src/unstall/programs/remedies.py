@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from unstall.model.findings import Fix
 from unstall.model.plan import Program
 from unstall.programs.swift import remedies as swift
+from unstall.programs.trl import remedies as trl
 from unstall.programs.vllm import remedies as vllm
 
 Remedies = Callable[[str, Program, Sequence[Program], Mapping[str, str]], list[Fix]]
@@ -18,6 +19,7 @@ Remedies = Callable[[str, Program, Sequence[Program], Mapping[str, str]], list[F
 #: Software to its remedies, the outer software (which has the flags) before its engine.
 _KNOWN: tuple[tuple[str, Remedies], ...] = (
     ("ms-swift", swift.remedies),
+    ("trl", trl.remedies),
     ("vllm", vllm.remedies),
 )
 
