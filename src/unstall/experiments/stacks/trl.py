@@ -123,7 +123,7 @@ TRL = Level(
             "batch": 48,
             "generations": 8,
             "tokens": 6,
-            "kilopixels": 3000,
+            "kilopixels": 2000,
             "spread": 1.0,
         },
         size_texts={

@@ -79,7 +79,10 @@ def answer_as_a_rank(module: Any) -> None:
     rank = os.environ.get("RANK")
     if folder and program and rank:
         threading.Thread(
-            target=_serve_dumps, args=(folder, rank, program), daemon=True, name="FlightRecorderDump"
+            target=_serve_dumps,
+            args=(folder, rank, program),
+            daemon=True,
+            name="FlightRecorderDump",
         ).start()
 
 
@@ -102,12 +105,41 @@ def _serve_dumps(folder: str, number: object, program: str = "rollout") -> None:
         os.replace(target + ".part", target)
 
 
-@after("swift.llm.argument.deploy_args")
+@after("swift.llm.argument.deploy_args")  # ms-swift 3
+@after("swift.arguments.deploy_args")  # ms-swift 4
 def count_devices(module: Any) -> None:
     """``swift rollout`` wants as many devices as engines, and counts GPUs."""
     count = int(os.environ.get("UNSTALL_DEVICES") or 0)
     if count:
         module.get_device_count = lambda: count
+
+
+@after("swift.llm.infer.rollout")  # ms-swift 3
+@after("swift.pipelines.infer.rollout")  # ms-swift 4
+def fork_the_server(module: Any) -> None:
+    """The server's processes are forked instead of spawned.
+
+    Spawned, each of them imports all of it again: on a CPU, where nothing forbids to fork, that
+    is most of a run's time. Which processes there are, and what they do, stays the same.
+    """
+    if not os.environ.get("UNSTALL_FORK"):
+        return
+    import multiprocessing
+
+    import vllm.model_executor.models.qwen3
+    import vllm.v1.engine.async_llm
+    import vllm.v1.engine.coordinator
+    import vllm.v1.engine.llm_engine
+    import vllm.v1.engine.utils
+    import vllm.v1.worker.cpu_worker
+
+    del module
+    fork = multiprocessing.get_context("fork")
+    multiprocessing.set_start_method("fork", force=True)
+    vllm.v1.engine.utils.get_mp_context = lambda: fork
+    vllm.v1.engine.coordinator.get_mp_context = lambda: fork
+    # a process of its own only finds out what the model's class can do
+    vllm.model_executor.models.registry._run_in_subprocess = lambda function: function()
 
 
 @after("vllm.distributed.device_communicators.pynccl")
@@ -137,7 +169,6 @@ def exchange_weights_without_nccl(module: Any) -> None:
     module.PyNcclCommunicator = PyNcclCommunicator
 
 
-@after("swift.utils.torch_utils")
 @after("trl.extras.vllm_client")
 def name_a_device(module: Any) -> None:
     """TRL's trainer tells the server which GPU it is on, so that both do not use the same one.
@@ -162,10 +193,16 @@ def name_a_device(module: Any) -> None:
         module.VLLMClient.__init__ = begin_there
 
 
+@after("swift.utils.torch_utils")
 def measure_no_memory(module: Any) -> None:
-    """The trainer asks its device how much memory it used; ``torch.cpu`` cannot tell."""
-    del module
+    """The trainer asks its device how much memory it used; ``torch.cpu`` cannot tell.
+
+    ms-swift 4 waits for the GPU before and after the weight exchange, also where there is none.
+    """
     import torch
+
+    if hasattr(module, "synchronize") and not torch.cuda.is_available():
+        module.synchronize = lambda *_args, **_kwargs: None
 
     for name in ("max_memory_reserved", "max_memory_allocated", "reset_peak_memory_stats"):
         if not hasattr(torch.cpu, name):
@@ -188,19 +225,25 @@ def prepare_images(module: Any) -> None:
     from engines import image_pool, prepare
 
     kilopixels, spread, every = given.split(",")
-    seed = int(os.environ.get("VLLM_DP_RANK") or 0) + int(os.environ.get("UNSTALL_SEED") or 0) * 100
-    sizes = argparse.Namespace(kilopixels=float(kilopixels), spread=float(spread), seed=seed)
-    process = module.Processor.process_inputs
-    state: dict[str, Any] = {"count": 0, "pool": None}
+    begin, process = module.Processor.__init__, module.Processor.process_inputs
+    state: dict[str, Any] = {"count": 0, "pool": ()}
+
+    def begin_with_images(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        # not before: a front end that is forked is told its place after this module's import
+        place = os.environ.get("VLLM_DP_RANK") or os.environ.get("SWIFT_ROLLOUT_DP_RANK") or 0
+        seed = int(place) + int(os.environ.get("UNSTALL_SEED") or 0) * 100
+        state["pool"] = image_pool(
+            argparse.Namespace(kilopixels=float(kilopixels), spread=float(spread), seed=seed)
+        )
 
     def process_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if state["pool"] is None:
-            state["pool"] = image_pool(sizes)
         if state["count"] % int(every) == 0:
             prepare(state["pool"][state["count"] // int(every) % len(state["pool"])])
         state["count"] += 1
         return process(self, *args, **kwargs)
 
+    module.Processor.__init__ = begin_with_images
     module.Processor.process_inputs = process_inputs
 
 
