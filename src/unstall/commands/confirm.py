@@ -11,6 +11,14 @@ from typing import Annotated, Optional
 import typer
 
 
+class Backend(str, Enum):
+    """Back end of the process groups."""
+
+    auto = "auto"
+    gloo = "gloo"
+    nccl = "nccl"
+
+
 class Language(str, Enum):
     """Language of the report."""
 
@@ -105,6 +113,13 @@ def confirm(
         Optional[list[str]],  # noqa: UP045
         typer.Option(metavar="NAME=NUMBER", help="A size of the scenario; can be repeated."),
     ] = None,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            help="Of a scenario: gloo runs on the CPU; nccl needs a GPU for each rank, and not "
+            "every scenario can; auto is gloo unless a scenario says otherwise."
+        ),
+    ] = Backend.auto,
     stack: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -121,7 +136,7 @@ def confirm(
 ) -> None:
     """Prove that a change removes a hang: A (as it is) and B (changed) in turn, until it is clear.
 
-    With a scenario everything runs on this machine's CPU. With --script your own launch script
+    With a scenario everything runs on this machine's CPU (unless --backend nccl is asked for). With --script your own launch script
     runs on your own devices: A as it stands, B as a changed copy beside it; the file itself is
     never touched, and the difference is shown first.
 
@@ -148,6 +163,9 @@ def confirm(
     try:
         if (name is None) == (script is None):
             typer.echo("unstall: name a scenario, or a script with --script", err=True)
+            raise typer.Exit(2)
+        if script is not None and backend is not Backend.auto:
+            typer.echo("unstall: --backend is for scenarios; a script says its own", err=True)
             raise typer.Exit(2)
         if script is not None:
             from unstall.experiments import script_sessions
@@ -185,6 +203,7 @@ def confirm(
                     steps=steps,
                     long=long,
                     sizes=tuple(size or ()),
+                    backend=backend.value,
                     stack=stack,
                     output=output,
                     as_json=as_json,

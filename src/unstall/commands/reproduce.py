@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from unstall.model.findings import Diagnosis
 
 
+class Backend(str, Enum):
+    """Back end of the process groups."""
+
+    auto = "auto"
+    gloo = "gloo"
+    nccl = "nccl"
+
+
 class Language(str, Enum):
     """Language of the report."""
 
@@ -45,6 +53,13 @@ def reproduce(
         Optional[list[str]],  # noqa: UP045
         typer.Option(metavar="NAME=NUMBER", help="A size of the scenario; can be repeated."),
     ] = None,
+    backend: Annotated[
+        Backend,
+        typer.Option(
+            help="gloo runs on the CPU; nccl needs a GPU for each rank, and not every scenario "
+            "can; auto is gloo unless a scenario says otherwise."
+        ),
+    ] = Backend.auto,
     control: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(metavar="NAME", help="Run a control instead: it looks alike, no hang."),
@@ -79,8 +94,9 @@ def reproduce(
 ) -> None:
     """Run a cause as real processes, watch it hang, and diagnose the evidence of that run.
 
-    Everything runs on this machine's CPU with gloo; no GPU is needed, torch is: pip install
-    "unstall[lab]". The run is stopped once its evidence is gathered; nothing is left running.
+    Everything runs on this machine's CPU with gloo unless --backend nccl is asked for; no GPU is
+    needed, torch is: pip install "unstall[lab]". The run is stopped once its evidence is gathered;
+    nothing is left running.
     With --stack the software that a report names is installed once, at exactly these versions and
     apart from everything else, and is run instead of the scenario's own small programs.
 
@@ -106,8 +122,8 @@ def reproduce(
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         code = _reproduce(
-            name, ranks, seed, steps, timeout, size or [], control, from_ or [], export, stack,
-            output, as_json, language.value,
+            name, ranks, seed, steps, timeout, size or [], backend.value, control, from_ or [],
+            export, stack, output, as_json, language.value,
         )  # fmt: skip
     except LabError as error:
         typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
@@ -126,6 +142,7 @@ def _reproduce(
     steps: int | None,
     timeout: float | None,
     sizes: list[str],
+    backend: str,
     control: str | None,
     report: list[str],
     export: Path | None,
@@ -157,8 +174,9 @@ def _reproduce(
         choice = choose_stack(name, stack)
     scenario = choice.scenario if choice is not None else scenario_named(name)
     settings = settings_for(
-        scenario, ranks=ranks, seed=seed, steps=steps, timeout=timeout, control=control, sizes=sizes
-    )
+        scenario, ranks=ranks, seed=seed, steps=steps, timeout=timeout, control=control,
+        sizes=sizes, backend=backend,
+    )  # fmt: skip
     if export is not None and choice is not None:
         raise LabError(say("--export writes a scenario; a stack's own script is in its evidence."))
     if export is not None:

@@ -37,6 +37,7 @@ class Lab:
         program: label of the program this process belongs to.
         role: what it is to be.
         rank, world: its place in the program.
+        device: where its tensors lie: ``cpu``, or its own GPU with NCCL.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,8 @@ class Lab:
         self.role = os.environ.get(ROLE, "rank")
         self.rank = int(os.environ.get("RANK", "0"))
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        local = os.environ.get("LOCAL_RANK", "0")
+        self.device = f"cuda:{local}" if self.settings.backend == "nccl" else "cpu"
 
     @property
     def faulty(self) -> bool:
@@ -96,7 +99,7 @@ class Lab:
     # --- torch.distributed ------------------------------------------------------------------
 
     def torch(self) -> Any:
-        """Torch with one thread and a seed of this run and rank."""
+        """Torch with one thread and a seed of this run and rank; tensors lie on its device."""
         import warnings
 
         # torch warns once that numpy is missing; the programs here do not need it
@@ -104,6 +107,9 @@ class Lab:
         import torch
 
         torch.set_num_threads(1)
+        if self.device != "cpu":
+            torch.cuda.set_device(self.device)
+            torch.set_default_device(self.device)
         torch.manual_seed(self.settings.seed * 1000 + self.rank)
         return torch
 
@@ -134,9 +140,16 @@ class Lab:
             rank=self.rank,
             world_size=self.world,
             timeout=timedelta(seconds=seconds),
+            **self._bound(),
         )
         self.dump_on_request()
         return dist
+
+    def _bound(self) -> dict[str, Any]:
+        """With NCCL a group is told its device: else a barrier has to guess it."""
+        if self.device == "cpu":
+            return {}
+        return {"device_id": importlib.import_module("torch").device(self.device)}
 
     def dump_on_request(self, rank: int | None = None, program: str | None = None) -> None:
         """Serve a pipe: whoever writes to it gets this process's Flight Recorder dump.
@@ -152,7 +165,8 @@ class Lab:
             os.mkfifo(pipe)
 
         def serve() -> None:
-            make_dump = importlib.import_module("torch._C._distributed_c10d")._dump_fr_trace
+            c10d = importlib.import_module("torch._C._distributed_c10d")
+            make_dump = c10d._dump_fr_trace if self.device == "cpu" else c10d._dump_nccl_trace
             while True:
                 with pipe.open("rb") as requests:
                     requests.read(1)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from unstall.experiments.devices import backend_for
 from unstall.experiments.library import find, near
 from unstall.experiments.nurse import LabError
 from unstall.experiments.scenario import Scenario, Settings
@@ -44,6 +45,7 @@ def settings_for(
     control: str | None = None,
     sizes: Sequence[str] = (),
     fault: bool = True,
+    backend: str = "auto",
 ) -> Settings:
     """The settings of a run.
 
@@ -95,6 +97,7 @@ def settings_for(
         fault=fault,
         changes=tuple(changes),
         control=control or "",
+        backend=backend_for(scenario, backend, count),
         ranks=count,
         seed=seed,
         steps=scenario.steps if steps is None else steps,

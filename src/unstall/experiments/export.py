@@ -232,7 +232,7 @@ def exported(scenario: Scenario, settings: Settings, name: str) -> str:
         name=scenario.name,
         seed=settings.seed,
         programs=[(s.name, s.role, s.ranks, s.service) for s in scenario.programs],
-        settings=msgspec.to_builtins(settings),
+        settings=msgspec.to_builtins(msgspec.structs.replace(settings, backend="gloo")),
         module=f"{_PACKAGE}.{scenario.module}",
     )
     parts = [head, "\n# --- the program, as modules\n\nSOURCES = {}\n"]

@@ -191,11 +191,19 @@ class _Running:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "TMPDIR": str(self.private),
+            **self._watchdog(),
             SETTINGS: settings,
             FOLDER: str(self.private),
             PROGRAM: spec.name,
             ROLE: spec.role,
         }
+
+    def _watchdog(self) -> dict[str, str]:
+        """Where NCCL's watchdog puts its own dumps: into a folder that is removed."""
+        if self.settings.backend != "nccl":
+            return {}
+        dump = str(self.private / "watchdog_rank_")
+        return {"TORCH_FR_DUMP_TEMP_FILE": dump, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dump}
 
     # --- watch ------------------------------------------------------------------------------
 

@@ -14,11 +14,14 @@ class Change(msgspec.Struct, frozen=True):
         name: as given to ``--change``.
         text: what it does.
         ranks: number of trainer ranks with it, where that differs.
+        stack: of a real stack's change that is another version of its software: that stack, as
+            it is asked for. A run with the change takes place in its environment.
     """
 
     name: str
     text: Text
     ranks: int | None = None
+    stack: str = ""
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -134,6 +137,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         limit: seconds after which a run that still makes progress is given up.
         progress: pattern of a progress line; its group ``step`` is the step where it has one.
         needs: what the machine must have: ``root``, ``linux``.
+        cuda: whether its tensors may lie on GPUs, with NCCL instead of gloo: ``no``, ``asked``
+            (with ``--backend nccl``), ``auto`` (wherever there is a GPU for each rank).
     """
 
     name: str
@@ -160,6 +165,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     limit: float = 180.0
     progress: str = r"'global_step/max_steps': '(?P<step>\d+)/"
     needs: tuple[str, ...] = ()
+    cuda: str = "no"
 
     def change(self, name: str) -> Change | None:
         """The change of that name."""

@@ -38,6 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None
     long: bool = False
     sizes: tuple[str, ...] = ()
+    backend: str = "auto"
     stack: str | None = None
     output: Path | None = None
     as_json: bool = False
@@ -124,6 +125,7 @@ def _settings(scenario: Scenario, request: Request) -> Settings:
         steps=steps,
         timeout=request.timeout,
         sizes=request.sizes,
+        backend=request.backend,
     )
 
 

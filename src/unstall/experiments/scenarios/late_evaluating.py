@@ -17,6 +17,7 @@ SCENARIO = Scenario(
         "longer than the group's time-out."
     ),
     module="late_evaluating",
+    cuda="asked",
     changes=(
         Change("longer-timeout", say("a time-out of the process group that covers evaluation")),
         Change("evaluate-on-every-rank", say("every rank evaluates its own part")),

@@ -19,6 +19,7 @@ SCENARIO = Scenario(
         "takes longer than the group's time-out."
     ),
     module="late_saving",
+    cuda="asked",
     changes=(
         Change("longer-timeout", say("a time-out of the process group that covers saving")),
         Change("sharded-save", say("every rank writes its own part")),

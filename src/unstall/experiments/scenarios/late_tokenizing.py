@@ -20,6 +20,7 @@ SCENARIO = Scenario(
         "in a barrier, and the work takes longer than the group's time-out."
     ),
     module="late_tokenizing",
+    cuda="asked",
     changes=(
         Change("longer-timeout", say("a time-out of the process group that covers the work")),
         Change("tokenize-beforehand", say("tokenize before the job, not in it")),
