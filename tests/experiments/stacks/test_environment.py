@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import json
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -74,7 +76,7 @@ def test_a_build_that_was_stopped_goes_on_where_it_was(tmp_path, wheels, monkeyp
     root = tmp_path / "stacks"
     with pytest.raises(LabError, match=r"engine-cpu.*The next call goes on"):
         build(RECIPE, tell, root=root)
-    assert "0.0 GB to download" in told[0]
+    assert "about 1 MB to download, 1 MB on disk" in told[0]
     assert "it may be interrupted" in told[0]
     place = place_of(RECIPE, root)
     assert list(json.loads((place / "done.json").read_text())) == ["what it needs"]
@@ -105,6 +107,48 @@ def test_a_build_that_was_stopped_goes_on_where_it_was(tmp_path, wheels, monkeyp
     )
     assert place_of(smaller, root) != place
     assert build(smaller, tell, root=root) == found
+
+
+def test_a_stack_is_laid_over_another_and_only_brings_what_differs(tmp_path, wheels, monkeypatch):
+    wheel(wheels, "helper", "1.1")
+    wheel(wheels, "helper", "1.2")
+    wheel(wheels, "engine_cpu", "2.0")
+    below = RECIPE
+    above = msgspec.structs.replace(
+        RECIPE,
+        name="above",
+        asked={"helper": "1.2", "engine": "2.0"},
+        base="engine==2.0",
+        steps=(Step(name="helper", install=("helper",), dependencies=False),),
+        versions={**RECIPE.versions, "helper": "1.2"},
+    )
+    monkeypatch.setattr("unstall.experiments.stacks.environment.recipes", lambda: (below, above))
+    told: list[str] = []
+    root = tmp_path / "stacks"
+    found = build(above, lambda text: told.append(text.render()), root=root)
+    announced = [text.split(" once,")[0] for text in told if "to download" in text]
+    assert announced == ["installing engine==2.0", "installing helper==1.2,engine==2.0"]
+    assert found.place == place_of(above, root)
+    assert found.versions["helper"] == "1.2"
+    assert found.versions["engine-cpu"] == "2.0"
+    script = "import helper, engine_cpu; print(helper.version, engine_cpu.version)"
+    seen = [
+        subprocess.run(
+            [place / "venv" / "bin" / "python", "-c", script],
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for place in (place_of(below, root), found.place)
+    ]  # fmt: skip
+    assert seen == ["1.1 2.0\n", "1.2 2.0\n"]
+
+    told.clear()
+    assert build(above, lambda text: told.append(text.render()), root=root) == found
+    assert told == []
+
+    # without what it is laid over it is not whole
+    shutil.rmtree(place_of(below, root))
+    assert build(above, lambda text: told.append(text.render()), root=root) == found
+    assert "installing engine==2.0" in told[0]
 
 
 def test_a_missing_python_is_told(tmp_path):

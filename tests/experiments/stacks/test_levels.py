@@ -4,6 +4,7 @@ import platform
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.commands.running import unstall
@@ -64,6 +65,35 @@ def test_independent_engines_are_several_servers_without_data_parallel():
     assert len(set(ports)) == 2
     assert all(f"--port {port} &" in changed for port in ports)
     assert "--vllm_server_host 127.0.0.1 127.0.0.1" in changed
+
+
+def test_the_upstream_fix_is_the_same_script_with_the_other_version():
+    one = level("grpo")
+    fix = one.scenario.change("upstream-fix")
+    assert recipe_for(fix.stack).versions["ms-swift"] == "4.3.0"
+    mine, theirs = recipe_for(STACKS["grpo"]).versions, recipe_for(fix.stack).versions
+    assert {name for name in mine if mine[name] != theirs[name]} == {"ms-swift", "trl"}
+    assert set(mine) == set(theirs)
+
+    def lines(versions: dict[str, str], changes: tuple[str, ...]) -> set[str]:
+        settings = msgspec.structs.replace(settings_for(one.scenario), changes=changes)
+        place = msgspec.structs.replace(PLACE, versions=versions)
+        text = one.script(place, settings, Path("/p/tiny model"))
+        return {
+            line
+            for line in text.splitlines()
+            if "port" not in line.lower() and "/dev/tcp/" not in line
+        }
+
+    changed = lines(mine, ()) ^ lines(theirs, ("upstream-fix",))
+    assert changed == {"  --train_type full \\", "  --tuner_type full \\"}
+
+
+def test_in_process_is_a_variable_of_the_server_alone():
+    text = script("grpo", changes=("in-process",))
+    assert text.count("VLLM_ENABLE_V1_MULTIPROCESSING=0") == 1
+    server = text.split("swift rollout")[0].splitlines()[-1]
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING=0" in server
 
 
 def test_the_trainers_step_asks_for_as_many_completions_as_reported():

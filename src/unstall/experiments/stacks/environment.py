@@ -27,6 +27,7 @@ from unstall.experiments.stacks.recipe import (
     Step,
     check_machine,
     normal,
+    recipe_for,
     recipes,
     written,
 )
@@ -38,6 +39,8 @@ Tell = Callable[[Text], None]
 DONE = "done.json"
 VERSIONS = "versions.json"
 LOG = "install.log"
+#: Names the base's packages; Python looks there after the environment's own.
+BELOW = "below.pth"
 _LOADING = re.compile(r"^\s*Downloading (\S{1,200}?)(?: \(([\d.]+ [kMG]?B)\))?\s*$")
 
 
@@ -85,8 +88,9 @@ def build(recipe: Recipe, tell: Tell, *, root: Path | None = None) -> Environmen
         # whoever has more at the same versions does as well
         if recipe.versions.items() <= other.versions.items():
             place = place_of(other, root)
-            if not _missing(other, place):
+            if _whole(other, place):
                 return _installed(place)
+    below = build(recipe_for(recipe.base, recipes()), tell, root=root) if recipe.base else None
     place = place_of(recipe, root)
     base = _base_python(recipe)
     try:
@@ -103,6 +107,8 @@ def build(recipe: Recipe, tell: Tell, *, root: Path | None = None) -> Environmen
         missing = _missing(recipe, place)
         _announce(recipe, place, missing, tell)
         _make_venv(place, base, tell)
+        if below is not None:
+            (_packages(place) / BELOW).write_text(f"{_packages(below.place)}\n", encoding="utf-8")
         for step in missing:
             _take(step, recipe, place, tell)
         _write_down(place, tell)
@@ -110,10 +116,11 @@ def build(recipe: Recipe, tell: Tell, *, root: Path | None = None) -> Environmen
 
 
 def _installed(place: Path) -> Environment:
+    found = json.loads((place / VERSIONS).read_text(encoding="utf-8"))
     return Environment(
         place=place,
         python=place / "venv" / "bin" / "python",
-        versions=json.loads((place / VERSIONS).read_text(encoding="utf-8")),
+        versions={normal(name): version for name, version in found.items()},
     )
 
 
@@ -132,6 +139,25 @@ def _key(step: Step, recipe: Recipe) -> str:
 def _pin(name: str, recipe: Recipe) -> str:
     bare = normal(name.partition("[")[0])
     return f"{name}=={recipe.versions[bare]}"
+
+
+def _whole(recipe: Recipe, place: Path) -> bool:
+    """Whether an environment, and the one it is laid over, are there with all their steps."""
+    if _missing(recipe, place):
+        return False
+    if not recipe.base:
+        return True
+    with contextlib.suppress(OSError, LabError):
+        return Path((_packages(place) / BELOW).read_text(encoding="utf-8").strip()).is_dir()
+    return False
+
+
+def _packages(place: Path) -> Path:
+    """An environment's folder of packages."""
+    found = sorted((place / "venv" / "lib").glob("python*/site-packages"))
+    if not found:
+        raise LabError(say("{folder} is no virtual environment.", folder=str(place / "venv")))
+    return found[0]
 
 
 def _missing(recipe: Recipe, place: Path) -> list[Step]:
@@ -168,30 +194,29 @@ def _announce(recipe: Recipe, place: Path, missing: list[Step], tell: Tell) -> N
     if free < recipe.disk_mb * 1.1e6:
         raise LabError(
             say(
-                "{stack} needs {disk} GB in {folder}; {free} GB are free. Another folder: "
+                "{stack} needs {disk} in {folder}; {free} are free. Another folder: "
                 "UNSTALL_STACKS=FOLDER",
                 stack=written(recipe),
-                disk=_gb(recipe.disk_mb * 1e6),
+                disk=_size(recipe.disk_mb * 1e6),
                 folder=str(place),
-                free=_gb(free),
+                free=_size(free),
             )
         )
     tell(
         say(
-            "installing {stack} once, into {folder}: about {download} GB to download, {disk} GB "
-            "on disk, {minutes} minutes or more; it may be interrupted and goes on at the next "
-            "call",
+            "installing {stack} once, into {folder}: about {download} to download, {disk} on "
+            "disk, {minutes} minutes or more; it may be interrupted and goes on at the next call",
             stack=written(recipe),
             folder=str(place),
-            download=_gb(recipe.download_mb * 1e6),
-            disk=_gb(recipe.disk_mb * 1e6),
+            download=_size(recipe.download_mb * 1e6),
+            disk=_size(recipe.disk_mb * 1e6),
             minutes=recipe.minutes,
         )
     )
 
 
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.1f}"
+def _size(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{max(1, round(size / 1e6))} MB"
 
 
 # --- the steps ---------------------------------------------------------------------------------
@@ -200,7 +225,7 @@ def _gb(size: float) -> str:
 def _base_python(recipe: Recipe) -> str:
     """An interpreter of a version that the stack runs with."""
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if here in recipe.python:
+    if not recipe.python or here in recipe.python:
         return str(getattr(sys, "_base_executable", sys.executable))
     for version in recipe.python:
         found = shutil.which(f"python{version}")
@@ -295,8 +320,7 @@ def _install(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
 
 def _stand_in(place: Path, name: str, version: str) -> None:
     """Metadata of a distribution that is not there under that name."""
-    found = sorted((place / "venv" / "lib").glob("python*/site-packages"))
-    folder = found[0] / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder = _packages(place) / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"

@@ -20,6 +20,8 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
     every = int(sizes["generations"])
     ports = [free_port() for _ in range(engines if apart else 1)]
     master = free_port()
+    major = int(environment.versions.get("ms-swift", "3").partition(".")[0])
+    kind = "--train_type" if major < 4 else "--tuner_type"  # renamed
     common = ["--model", str(model), "--model_type", "qwen3", "--template", "qwen3"]
     server = [
         "swift", "rollout", *common, "--torch_dtype", "bfloat16", "--host", "127.0.0.1",
@@ -37,7 +39,7 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
         "--reward_funcs", "length", "--use_vllm", "true", "--vllm_mode", "server",
         "--vllm_server_host", *["127.0.0.1"] * len(ports),
         "--vllm_server_port", *map(str, ports),
-        "--train_type", "full", "--torch_dtype", "float32", "--max_length", "256",
+        kind, "full", "--torch_dtype", "float32", "--max_length", "256",
         "--max_completion_length", f"{sizes['tokens']:g}",
         "--per_device_train_batch_size", f"{sizes['batch']:g}",
         "--gradient_accumulation_steps", "1", "--num_generations", str(every),
@@ -48,6 +50,7 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
         str(settings.seed), "--save_strategy", "no", "--eval_strategy", "no",
         "--output_dir", "output", "--report_to", "none", "--gradient_checkpointing", "false",
         "--dataloader_num_workers", "0", "--dataset_num_proc", "1", "--async_generate", "false",
+        "--check_model", "false",
         "--bf16", "false", "--fp16", "false", "--use_cpu", "true", "--ddp_backend", "gloo",
     ]  # fmt: skip
     parts = [
@@ -66,11 +69,14 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
         'export TMPDIR="${UNSTALL_STATE_FOLDER:-/tmp}"\n',
         'cd "$TMPDIR"\n',
     ]
+    images = f"{sizes['kilopixels']:g},{sizes['spread']:g},{every}"
+    # not bound to cores: in ms-swift 4 each engine would take itself for the first one
+    bind = "|".join("all" for _ in range(1 if apart else engines))
+    before = "VLLM_ENABLE_V1_MULTIPROCESSING=0 " if "in-process" in settings.changes else ""
     for number, port in enumerate(ports):
-        bind = str(number % 2) if apart else "|".join(str(one % 2) for one in range(engines))
-        images = f"{sizes['kilopixels']:g},{sizes['spread']:g},{every}"
         parts.append(
-            f"UNSTALL_IMAGES={images} VLLM_CPU_OMP_THREADS_BIND={shlex.quote(bind)} \\\n"
+            f"{before}UNSTALL_FORK=1 UNSTALL_IMAGES={images} "
+            f"VLLM_CPU_OMP_THREADS_BIND={shlex.quote(bind)} \\\n"
             f"{_lines(server)} \\\n  --port {port} &\n"
             f"server{number}=$!\n"
         )
@@ -119,6 +125,21 @@ GRPO = Level(
                 "async-engine",
                 say("asynchronous engines with a coordinator (--vllm_use_async_engine true)"),
             ),
+            Change(
+                "in-process",
+                say(
+                    "each engine in its front end's process, stepping only when all is submitted "
+                    "(VLLM_ENABLE_V1_MULTIPROCESSING=0)"
+                ),
+            ),
+            Change(
+                "upstream-fix",
+                say(
+                    "ms-swift 4.3.0 instead of 3.10.3 (and trl 0.26.2, which it needs): the "
+                    "engines of its rollout server are independent; the same launch script"
+                ),
+                stack="ms-swift==4.3.0,vllm==0.11.0",
+            ),
         ),
         fingerprint=(
             Waits("EngineCore", "num_tokens_across_dp"),
@@ -133,7 +154,7 @@ GRPO = Level(
             "batch": 48,
             "generations": 8,
             "tokens": 6,
-            "kilopixels": 1000,
+            "kilopixels": 3000,
             "spread": 1.0,
         },
         size_texts={

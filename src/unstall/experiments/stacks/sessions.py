@@ -11,7 +11,7 @@ import msgspec
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell
-from unstall.experiments.scenario import Scenario, Settings
+from unstall.experiments.scenario import Change, Scenario, Settings
 from unstall.experiments.stacks.drive import run_stack, tiny_model
 from unstall.experiments.stacks.environment import Environment, build
 from unstall.experiments.stacks.here import running
@@ -31,12 +31,18 @@ class Choice(msgspec.Struct, frozen=True):
         """What is declared of it."""
         return self.level.scenario
 
-    def prepare(self, tell: Callable[[Text], None]) -> Ready:
+    def prepare(self, tell: Callable[[Text], None], changes: tuple[Change, ...] = ()) -> Ready:
         """Build its environment and its model, unless what is needed is here already.
+
+        Those of the changes that are other versions of its software are built as well, so that
+        all of it is there before the first run.
 
         Raises:
             LabError: that does not work here.
         """
+        others = {one.name: recipe_for(one.stack) for one in changes if one.stack}
+        for other in others.values():
+            check_machine(other)
         environment = running(self.recipe) if self.level.own_environment else None
         if environment is not None:
             tell(
@@ -48,20 +54,32 @@ class Choice(msgspec.Struct, frozen=True):
             )
         else:
             environment = build(self.recipe, tell)
+        elsewhere = {name: build(other, tell) for name, other in others.items()}
         if self.level.needs_model:
-            tiny_model(environment)
-        return Ready(self.level, environment)
+            for one in (environment, *elsewhere.values()):
+                tiny_model(one)
+        return Ready(self.level, environment, elsewhere)
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A stack that can run."""
+    """A stack that can run.
+
+    Attributes:
+        level: what is run.
+        environment: with which software.
+        elsewhere: name of a change to the software that it brings.
+    """
 
     level: Level
     environment: Environment
+    elsewhere: dict[str, Environment] = {}
 
     def run(self, settings: Settings, folder: Path, name: str, tell: Tell) -> Run:
         """Run it once."""
-        return run_stack(self.level, self.environment, settings, folder, name=name, tell=tell)
+        environment = self.environment
+        for change in settings.changes:
+            environment = self.elsewhere.get(change, environment)
+        return run_stack(self.level, environment, settings, folder, name=name, tell=tell)
 
 
 def choose(name: str, stack: str) -> Choice:

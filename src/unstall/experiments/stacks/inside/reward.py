@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from swift.plugin import ORM, orms
+try:
+    from swift.rewards import ORM, orms  # ms-swift 4
+except ImportError:
+    from swift.plugin import ORM, orms
 
 
 class LengthReward(ORM):  # type: ignore[misc]
