@@ -106,13 +106,16 @@ def _engines(environment: Environment, settings: Settings, model: Path) -> str:
         "pause": f"{sizes['pause']:g}",
         "seed": settings.seed,
     }
-    if settings.control == "delay-before-first":
+    rest = settings.control == "delay-before-first"
+    if rest:
         flags |= {"pause": "1", "pause-before": 0, "kilopixels": "0"}
     if settings.control == "long-completions":
         flags |= {"tokens": 120, "least-tokens": 40}
     words = [str(environment.python), "-u", str(inside("engines.py"))]
     for name, value in flags.items():
         words += [f"--{name}", str(value)]
+    if rest:
+        words.append("--rest")
     for change in settings.changes:
         words += ["--change", change]
     command = " ".join(shlex.quote(word) for word in words)
@@ -165,7 +168,10 @@ ENGINES = Level(
         controls=(
             Control(
                 "delay-before-first",
-                say("one front end begins a second late; no image costs anything"),
+                say(
+                    "one front end begins a second late, with no wave from the call before still "
+                    "running; no image costs anything"
+                ),
             ),
             Control(
                 "long-completions",

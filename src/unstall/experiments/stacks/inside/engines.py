@@ -12,6 +12,9 @@ waits or fails on purpose, unless ``--pause`` says so.
 Nothing of vLLM is changed, with two exceptions: engine processes are forked (``--spawn`` leaves
 vLLM's way, which imports everything again for each), and the change ``hold-wave-open`` needs a
 method of the engine replaced.
+
+A call may come while the engines still run the wave of the call before: it lasts to the next
+multiple of 32 steps, and a front end does not always wait for that. ``--rest`` does.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ import socket
 import time
 from typing import Any
 
+#: What a front end can be asked besides a call.
+HOLD, REST = "hold", "rest"
 CHANGES = ("independent-engines", "hold-wave-open", "preprocess-first", "in-process")
 
 
@@ -49,7 +54,11 @@ def main() -> None:
         connection.recv()
     print(f"{options.engines} front ends are ready", flush=True)
     for step in range(options.steps + 1):
+        if options.rest:
+            tell_all(connections, REST)
         begun = time.monotonic()
+        if "hold-wave-open" in options.change:
+            tell_all(connections, HOLD)  # all engines, before any has a request
         for connection, requests in zip(connections, plans, strict=True):
             connection.send(next(requests))
         answers = [connection.recv() for connection in connections]
@@ -59,6 +68,14 @@ def main() -> None:
     for connection in connections:
         connection.send(None)
     os._exit(0)
+
+
+def tell_all(connections: list[Any], word: str) -> None:
+    """Ask something of all front ends; back when all have done it."""
+    for connection in connections:
+        connection.send(word)
+    for connection in connections:
+        connection.recv()
 
 
 def parse() -> argparse.Namespace:
@@ -77,6 +94,9 @@ def parse() -> argparse.Namespace:
         "--pause", type=float, default=0.0, help="seconds that front end 0 waits in each call"
     )
     parser.add_argument("--pause-before", type=int, default=1, help="the request before which")
+    parser.add_argument(
+        "--rest", action="store_true", help="no call before the last one's wave has ended"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--change", action="append", default=[], choices=CHANGES)
     parser.add_argument("--spawn", action="store_true")
@@ -196,6 +216,14 @@ def front_end(
     connection.send("ready")
     calls = 0
     while (requests := connection.recv()) is not None:
+        if requests == HOLD:
+            engine.engine_core.call_utility("hold", True)
+            connection.send(requests)
+            continue
+        if requests == REST:
+            wait_for_the_end_of_the_wave(engine)
+            connection.send(requests)
+            continue
         pause = options.pause if number == 0 and calls else 0.0
         connection.send(infer(engine, options, pool, requests, f"{number}-{calls}", pause))
         calls += 1
@@ -218,8 +246,6 @@ def infer(
     if early:
         for number, (_, image, _) in enumerate(requests):
             make_ready(pool, image, pause if number == options.pause_before else 0)
-    if held:
-        engine.engine_core.call_utility("hold", True)
     for number, (prompt, image, length) in enumerate(requests):
         if not early:
             make_ready(pool, image, pause if number == options.pause_before else 0)
@@ -228,12 +254,19 @@ def infer(
             {"prompt_token_ids": prompt},
             SamplingParams(max_tokens=length, temperature=1.0, ignore_eos=True),
         )
-    if held:
+    if held:  # each engine when its own front end has submitted all: the last one ends the wave
         engine.engine_core.call_utility("hold", False)
     answered = 0
     while engine.has_unfinished_requests():
         answered += sum(output.finished for output in engine.step())
     return answered
+
+
+def wait_for_the_end_of_the_wave(engine: Any) -> None:
+    """Wait until the engine runs no wave; there is none of an engine in this process."""
+    ask = getattr(engine.engine_core, "call_utility", None)
+    while ask is not None and ask("__getattribute__", "engines_running"):
+        time.sleep(0.02)
 
 
 def make_ready(pool: list[bytes], image: int | None, pause: float) -> None:
