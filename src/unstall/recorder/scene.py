@@ -12,7 +12,7 @@ from unstall.recorder.collection import Incident
 from unstall.recorder.groups import Divergence, Group, Table
 from unstall.recorder.result import Sighting, ranks_text
 from unstall.recorder.sightings import Sightings
-from unstall.recorder.waits import WaitGraph
+from unstall.recorder.waits import WaitGraph, needs_everyone
 
 #: How much each reason counts for; sorts suspects, is no probability.
 SCORES = {
@@ -82,7 +82,11 @@ class Scene:
 
     def pending(self, rank: int, group: Group, seq: int) -> Sighting:
         """The unfinished collective of that number on a rank."""
-        unit = next(u for u in group.logs[rank].pending if u.seq == seq and not u.p2p)
+        unit = next(
+            u
+            for u in group.logs[rank].pending
+            if u.seq == seq and not u.parts and (not u.p2p or needs_everyone(u.op))
+        )
         return self.see.unit(rank, group, unit)
 
     def awaited(self, rank: int) -> list[int]:
