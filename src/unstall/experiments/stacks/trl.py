@@ -3,10 +3,9 @@
 ``trl vllm-serve`` starts one process for each data-parallel rank; each has a synchronous ``LLM``
 and is told its place by ``VLLM_DP_RANK`` and its siblings, and the trainer's prompts are divided
 among them (TRL 0.24.0, ``scripts/vllm_serve.py``: ``llm_worker``, ``generate``). That is vLLM's
-offline data parallel, which hangs by itself with a dense model:
-https://github.com/vllm-project/vllm/issues/28224, and with this server
-https://github.com/huggingface/trl/pull/3310 (comments of 26 April 2025 on). vLLM 0.14 refuses to
-start it: https://github.com/huggingface/trl/pull/5214.
+offline data parallel, whose engines fall out of step with a dense model:
+https://github.com/vllm-project/vllm/issues/28224. vLLM 0.14 refuses to start such a server:
+https://github.com/huggingface/trl/pull/5214.
 """
 
 from __future__ import annotations
