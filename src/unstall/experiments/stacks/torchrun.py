@@ -10,7 +10,7 @@ import re
 import shlex
 from pathlib import Path
 
-from unstall.experiments.scenario import Apart, Change, Control, Scenario, Settings, Waits
+from unstall.experiments.scenario import Change, Control, Scenario, Settings, Waits
 from unstall.experiments.stacks.environment import Environment
 from unstall.experiments.stacks.levels import Level, inside
 from unstall.model.text import say
@@ -99,12 +99,8 @@ TORCHRUN = Level(
             ),
         ),
         controls=(Control("equal-shards", say("as many samples as divide: equal numbers")),),
-        fingerprint=(
-            Waits("train.py", "mean_loss"),
-            Waits("train.py", "train_epoch"),
-            Waits("train.py", "unshard"),
-            Apart("0", ((1, 0),), "all", "trainer"),
-        ),
+        # no mark of the dumps: before 2.8 the recorder leaves groups of gloo out
+        fingerprint=(Waits("train.py", "mean_loss"), Waits("train.py", "unshard")),
         ranks=2,
         least=2,
         most=8,
