@@ -93,3 +93,16 @@ def test_a_barrier_of_several_ranks_inside_a_save_counts_more_than_one_rank_s() 
     assert [item.weight for item in waiters_within(both, None, (1,), ("save",))] == [0.7]
     assert waiters_within(both, None, (1, 2), ("evaluate",)) == []
     assert waiters_within(both, None, (5,), ("save",)) == []
+
+
+def test_verifying_inside_libraries_is_no_reward() -> None:
+    """DDP compares shapes when it is made; a TLS handshake checks certificates."""
+    frames = [
+        Frame("_verify_param_shape_across_processes", "torch/distributed/utils.py", 286),
+        Frame("_verify_certificate", "urllib3/connection.py", 900),
+        Frame("main", "train.py", 12),
+    ]
+    assert activity(frames) is None
+    own = activity([*frames, Frame("verify_answer", "rewards/maths.py", 40)])
+    assert own is not None
+    assert (own.kind, own.frame.function) == ("reward", "verify_answer")

@@ -233,6 +233,7 @@ class _Running:
             moved = self._follow()
             if moved:
                 self.gathered = False
+                self._discard_stale()
             elif early and not self.gathered and self.watcher.idle > early:
                 self._gather()
             if self.watcher.step != last:
@@ -292,6 +293,22 @@ class _Running:
         self.has_stacks = evidence.stacks(own, place / "stacks.txt")
         evidence.stacks([pid for pid in alive if pid in aside], self.folder / "raw" / "stacks.txt")
         self.has_dumps = evidence.collect_dumps(self.private, asked, place, 4.0 * self.scale)
+
+    def _discard_stale(self) -> None:
+        """Remove what was gathered in a pause after which the run made steps again.
+
+        If it fails later at once, nobody is left to be asked, and the old stacks would show
+        another moment.
+        """
+        if self.known is None or self.known[0] == self.watcher.step:
+            return
+        self.known, self.has_stacks, self.has_dumps = None, False, {}
+        place = self.folder / "evidence"
+        raw = self.folder / "raw" / "stacks.txt"
+        for path in (place / "stacks.txt", place / "processes.txt", raw):
+            path.unlink(missing_ok=True)
+        for path in place.glob("*-dumps"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _bystanders(self) -> set[int]:
         """Processes of programs whose stacks are no part of the evidence."""
