@@ -23,6 +23,8 @@ from unstall.experiments.states import process_list
 from unstall.model.text import say
 
 PAUSE = 0.05
+#: Patience until the first line, in those later on: imports take long where others compute, too.
+FIRST_LINE = 3
 #: Longest stretch of times on a busy machine.
 MOST_STRETCH = 2.5
 
@@ -229,9 +231,11 @@ class _Running:
         stall = self.scenario.stall * self.scale
         early = self.scenario.gather * self.scale
         last = self.watcher.step
+        patience = FIRST_LINE * stall
         while True:
             moved = self._follow()
             if moved:
+                patience = stall
                 self.gathered = False
                 self._discard_stale()
             elif early and not self.gathered and self.watcher.idle > early:
@@ -248,9 +252,9 @@ class _Running:
                 failed_at = time.monotonic()
             if failed_at is not None:
                 all_ended = all(p.code is not None for p in required)
-                if all_ended or self.watcher.idle > stall:
+                if all_ended or self.watcher.idle > patience:
                     return "failed"
-            elif self.watcher.idle > stall:
+            elif self.watcher.idle > patience:
                 return "hung"
             if time.monotonic() - self.begun > limit:
                 return "failed" if bad else "slow"
