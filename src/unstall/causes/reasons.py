@@ -242,9 +242,16 @@ def network_trouble(job: Job) -> list[Fact]:
 def network_before(job: Job, first: Fact) -> list[Evidence]:
     """That the network complained before a wait was told of."""
     for trouble in network_trouble(job)[:1]:
-        if job.chronology.before(trouble, first) is not False:
+        if job.chronology.before(trouble, first) is not False and not _echo(job, trouble):
             return [evidence(say("the network complained before the time-outs"), FAIR, trouble)]
     return []
+
+
+def _echo(job: Job, trouble: Fact) -> bool:
+    """Whether a connection was lost behind a time-out: the rank that gave up had closed it."""
+    return isinstance(trouble, PeerLost) and any(
+        job.chronology.before(timeout, trouble) for timeout in job.all(CollectiveTimeout)
+    )
 
 
 def no_network_trouble(job: Job) -> list[Exonerated]:
