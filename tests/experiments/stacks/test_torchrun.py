@@ -155,6 +155,7 @@ def test_the_script_hangs_is_diagnosed_and_leaves_nothing_running(stack, tmp_pat
         "launch.sh", "run.log", "stacks.txt", "trainer-dumps", "versions.txt",
     }  # fmt: skip
     assert len(list((evidence / "trainer-dumps").iterdir())) == 2
+    assert "##### rank 1, pid " in (evidence / "stacks.txt").read_text()
     diagnosed = unstall("diagnose", "--json", evidence)
     answer = json.loads(diagnosed.stdout)
     assert answer["causes"][0]["id"] == "uneven-batches"
