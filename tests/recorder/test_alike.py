@@ -92,6 +92,17 @@ def test_changed_bytes_read_the_same_alone_and_in_company(data: st.DataObject) -
     assert alone == company
 
 
+@pytest.mark.parametrize("share", range(5, 100, 5))
+def test_a_frame_that_stands_nowhere_is_judged_alike(share: int) -> None:
+    """A broken entry is not read in full only because another dump came before it."""
+    first, second = contents(run_of_four())[:2]
+    content = bytearray(second)
+    at = content.index(b"}(h\x17](h", len(content) * share // 100)
+    content[at + 7] = 250  # no text was stored under this number
+    alone, company = alone_and_in_company([first, bytes(content), second])
+    assert alone == company
+
+
 def test_dumps_that_share_nothing_are_not_remembered_for_ever() -> None:
     known = Known()
     for length in range(1, 30):

@@ -301,11 +301,12 @@ class Scan:
             forms["time_discovered_completed_ns"] = rb"(?:N|K\x00)"
         taken = COLUMNS if self.done else (*COLUMNS, "time_created_ns")
         parts, order = [], []
-        times = b""
+        times = group = b""
         for key in keys:
             form = re.escape(_reference(numbers[key]))
             value = forms[key]
             times += form + _TIMES.get(key, value)
+            group += form + (b"(%s)" % value if key in ("process_group", "pg_id") else value)
             form += b"(" if key == _TENSORS[0] else b""
             if key in taken:
                 value = b"(" + value + b")"
@@ -314,6 +315,8 @@ class Scan:
                 order.append("tensors" if key == _TENSORS[0] else key)
         self.order = order
         self._times = rb"\}\(" + times + b"u"
+        self._group = re.compile(rb"\}\(" + group + b"u", re.DOTALL)
+        self._group_keys = [key for key in keys if key in ("process_group", "pg_id")]
         return re.compile(rb"\}\(" + b"".join(parts) + b"u", re.DOTALL)
 
     def columns(self, rows: list[tuple[bytes, ...]]) -> dict[str, tuple[bytes, ...]]:
@@ -325,15 +328,38 @@ class Scan:
         found: dict[int, Any] = {}
         matched: dict[int, bytes] = {}
         for number in numbers:
-            first, places = self._starts[bisect_right(self._starts, number, key=_first) - 1]
-            if isinstance(places, dict):
-                found[number] = places
-            elif isinstance(places, Alike):
-                start, end = places.span(number - first)
-                matched[number] = self.machine.data[start:end]
+            place = self._at(number)
+            if isinstance(place, dict):
+                found[number] = place
             else:
-                matched[number] = places[number - first].group()
+                matched[number] = place
         found.update(zip(matched, self._unpickled(list(matched.values())), strict=True))
+        return found
+
+    def group_at(self, number: int) -> tuple[Any, Any]:
+        """Name and description of an entry's group, and its ``pg_id`` if it has one.
+
+        Nothing else of the entry is looked at, so that a broken one is judged alike whether or not
+        its group is asked for.
+        """
+        place = self._at(number)
+        if not isinstance(place, dict):
+            match = self._group.fullmatch(place)
+            if match is None:
+                raise UnscannableError
+            values = [self.machine.values(value)[0] for value in match.groups()]
+            place = dict(zip(self._group_keys, values, strict=True))
+        return place["process_group"], place.get("pg_id")
+
+    def _at(self, number: int) -> dict[str, Any] | bytes:
+        """An entry, in full or as the bytes that the expression matched."""
+        first, places = self._starts[bisect_right(self._starts, number, key=_first) - 1]
+        if isinstance(places, dict):
+            return places
+        if isinstance(places, Alike):
+            start, end = places.span(number - first)
+            return self.machine.data[start:end]
+        found: bytes = places[number - first].group()
         return found
 
     def _unpickled(self, parts: list[bytes]) -> list[Any]:

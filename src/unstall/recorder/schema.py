@@ -294,8 +294,7 @@ class _Reader:
 
     def _log_at(self, scan: Scan, number: int) -> Log:
         """The group of an entry."""
-        entry = scan.entries([number])[number]
-        return self._log(entry["process_group"], entry.get("pg_id"))
+        return self._log(*scan.group_at(number))
 
     def add_alike(self, scan: Scan, alike: Alike, number: int) -> None:
         """Take entries that are those of a dump read before, sorted once for all such dumps.
@@ -341,9 +340,8 @@ class _Reader:
             sorted_units.setdefault(pair, []).append(unit)
         if b"\x88" in exchanges or any(kind.special for kind in kinds.values()):
             return None
-        firsts = scan.entries(units[0][3] for units in sorted_units.values())
         groups = [
-            (pair, firsts[units[0][3]].get("pg_id"), Block(units))
+            (pair, scan.group_at(units[0][3])[1], Block(units))
             for pair, units in sorted_units.items()
         ]
         return kinds, groups
