@@ -3,10 +3,12 @@
 import io
 import json
 
+import msgspec
 from rich.console import Console
 
 from unstall.experiments.library import find
 from unstall.experiments.outcome import Run, Verdict
+from unstall.experiments.scenario import Settings
 from unstall.experiments.trials import Tally, conclude
 from unstall.model.text import say, verbatim
 from unstall.reports.experiment_json import comparison_json
@@ -93,3 +95,12 @@ def test_the_next_command_names_the_stack():
     console = Console(file=page, width=200, highlight=False)
     reproduction(scenario, good("A1"), None, console, "en", stack="vllm==0.11.0")
     assert "--change independent-engines --stack vllm==0.11.0" in page.getvalue()
+
+
+def test_a_control_that_finishes_is_as_it_should_be():
+    page = io.StringIO()
+    scenario = find("grpo-rollout-server")[0]
+    run = msgspec.structs.replace(good("A1"), settings=Settings(control="uneven-lengths"))
+    reproduction(scenario, run, None, Console(file=page, width=200, highlight=False), "en")
+    assert "as it should" in page.getvalue()
+    assert "another --seed" not in page.getvalue()

@@ -132,6 +132,12 @@ def reproduction(
                 ),
                 "red",
             )
+    elif run.settings is not None and run.settings.control:
+        console.print()
+        page.line(
+            say("The control finished, as it should: it looks like the fault and does no harm."),
+            "green",
+        )
     else:
         console.print()
         page.line(
