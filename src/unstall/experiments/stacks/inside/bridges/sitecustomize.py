@@ -181,8 +181,9 @@ def name_a_device(module: Any) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        torch.cuda.current_device = lambda: 0
-        torch.cuda.get_device_properties = lambda _=None: types.SimpleNamespace(uuid="no GPU")
+        cuda: Any = torch.cuda
+        cuda.current_device = lambda: 0
+        cuda.get_device_properties = lambda _=None: types.SimpleNamespace(uuid="no GPU")
     port = os.environ.get("UNSTALL_GROUP_PORT")
     if port:
         begin = module.VLLMClient.__init__
