@@ -17,11 +17,11 @@ STACK = "ms-swift==3.10.3,vllm==0.11.0"
 
 @pytest.fixture
 def choice(monkeypatch):
-    def build(recipe, tell):
+    def build(recipe, _tell):
         place = Path("/") / recipe.name
         return Environment(place=place, python=place / "python", versions={})
 
-    def run_stack(level, environment, settings, folder, *, name, tell):
+    def run_stack(_level, environment, _settings, _folder, *, name, **_):
         return Run(name=name, outcome="finished", step=0, seconds=0, folder=str(environment.place))
 
     models: list[str] = []
