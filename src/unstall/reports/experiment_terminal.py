@@ -239,11 +239,16 @@ def _side(page: Page, tally: Tally) -> list[str]:
         )
         lines += _verdicts(page, tally)
     if tally.finished:
-        lines.append(
-            page.words(
-                say("finished {count} of {runs}", count=len(tally.finished), runs=tally.counted)
+        steps = {run.step for run in tally.finished}
+        told = say("finished {count} of {runs}", count=len(tally.finished), runs=tally.counted)
+        if len(steps) == 1 and 0 not in steps:
+            told = say(
+                "finished {count} of {runs}, {steps} steps each",
+                count=len(tally.finished),
+                runs=tally.counted,
+                steps=steps.pop(),
             )
-        )
+        lines.append(page.words(told))
     rest = len(tally.runs) - tally.counted
     if rest:
         lines.append(page.words(say("{count} without a clear outcome", count=rest)))
