@@ -195,7 +195,8 @@ def _copy(beside: Path, text: str, side: str) -> Iterator[Path]:
     """A copy beside the script, so that paths relative to it hold; removed afterwards."""
     path = beside.with_name(f".{beside.stem}.unstall-{side}-{os.getpid()}{beside.suffix}")
     try:
-        path.write_text(text, encoding="utf-8")
+        newline = script_edit.line_end_of(beside.read_bytes().decode())
+        path.write_text(text, encoding="utf-8", newline=newline)
     except OSError as error:
         raise LabError(
             say(
