@@ -82,6 +82,8 @@ _SETTING = {
     "VLLM_NO_USAGE_STATS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "TORCH_FR_BUFFER_SIZE": "2000",
+    # vLLM's sampler is compiled at the first request on a CPU: a minute, and it looks like a hang
+    "TORCH_COMPILE_DISABLE": "1",
 }
 
 

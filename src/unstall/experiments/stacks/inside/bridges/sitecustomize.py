@@ -142,6 +142,15 @@ def fork_the_server(module: Any) -> None:
     vllm.model_executor.models.registry._run_in_subprocess = lambda function: function()
 
 
+@after("vllm.platforms")
+def ask_for_no_intel_gpu(module: Any) -> None:
+    """Each process that asks vLLM what it runs on would load Intel's extension to look for a GPU.
+
+    That is several seconds of a trainer's start; an engine loads it anyway, for its attention.
+    """
+    module.builtin_platform_plugins.pop("xpu", None)
+
+
 @after("vllm.distributed.device_communicators.pynccl")
 def exchange_weights_without_nccl(module: Any) -> None:
     """The trainer sends its weights through the store instead of an NCCL communicator.
