@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from enum import Enum
 from pathlib import Path
@@ -157,9 +156,10 @@ def confirm(
     Exit status: 0 the change is confirmed, 1 it is not, 2 the call was wrong or nothing could run.
     """  # noqa: E501 - a command is not broken
     from unstall.experiments import sessions
+    from unstall.experiments.interrupts import stop_once
     from unstall.experiments.nurse import LabError
 
-    signal.signal(signal.SIGTERM, _interrupted)
+    stop_once()
     try:
         if (name is None) == (script is None):
             typer.echo("unstall: name a scenario, or a script with --script", err=True)
@@ -215,7 +215,3 @@ def confirm(
         typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
         code = 2
     raise typer.Exit(code)
-
-
-def _interrupted(*_: object) -> None:
-    raise KeyboardInterrupt

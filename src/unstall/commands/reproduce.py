@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from enum import Enum
 from pathlib import Path
@@ -117,9 +116,10 @@ def reproduce(
     Exit status: 0 it was reproduced and its evidence was diagnosed as its cause (or, for a
     control, it finished), 1 it was not, 2 the call was wrong or the machine cannot run it.
     """
+    from unstall.experiments.interrupts import stop_once
     from unstall.experiments.nurse import LabError
 
-    signal.signal(signal.SIGTERM, _interrupted)
+    stop_once()
     try:
         code = _reproduce(
             name, ranks, seed, steps, timeout, size or [], backend.value, control, from_ or [],
@@ -129,10 +129,6 @@ def reproduce(
         typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
         code = 2
     raise typer.Exit(code)
-
-
-def _interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _reproduce(

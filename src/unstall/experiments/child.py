@@ -201,7 +201,7 @@ def distributed() -> Any:
 def die_with_parent(by: int = 9) -> None:
     """Ask Linux to send this process a signal when its parent ends, however that ends.
 
-    More exactly, when the thread ends that started it.
+    More exactly, when the thread ends that started it. Signal 0 takes it back.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(1, by, 0, 0, 0)

@@ -11,16 +11,18 @@ JSON answer a line on standard output.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
+from unstall.experiments import tree
 from unstall.experiments.child import Lab, die_with_parent, set_title
 
 #: Room for the titles that forked processes give themselves.
@@ -29,16 +31,27 @@ PADDING = "." * 200
 
 def main() -> None:
     """Serve requests until standard input closes."""
-    die_with_parent()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    die_with_parent()  # while torch loads, nothing is there to be cleared away
+    tree.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    segments = tree.segments()
     answer: dict[str, Any] = {"ready": True}
     try:
         _load()
     except ImportError as error:
         answer = {"ready": False, "error": str(error)}
-    _tell(answer)
+    die_with_parent(0)
+    folders: set[str] = set()
+    try:
+        _tell(answer)
+        _serve(folders)
+    except BrokenPipeError:
+        pass
+    finally:  # whoever started this has gone, or would have killed it
+        _clear(folders, segments)
+
+
+def _serve(folders: set[str]) -> None:
     watched: set[int] = set()
     pending = b""
     while True:
@@ -50,8 +63,20 @@ def main() -> None:
             pending += data
             while b"\n" in pending:
                 line, pending = pending.split(b"\n", 1)
-                watched.add(_start(json.loads(line)))
+                request = json.loads(line)
+                folders.add(request["folder"])
+                watched.add(_start(request))
         _reap(watched)
+
+
+def _clear(folders: set[str], segments: set[str]) -> None:
+    """Kill what was started and remove what it left: segments, cgroups, the runs' own folders."""
+    seen = tree.below(os.getpid())
+    tree.kill_below(os.getpid())
+    tree.remove_segments(segments, seen, [Path(folder).name for folder in folders])
+    for folder in folders:
+        tree.remove_cgroups(Path(folder) / "cgroups")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _load() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 
 from unstall.experiments.choose import scenario_named, settings_for
+from unstall.experiments.interrupts import stop_once
 from unstall.experiments.library import all_scenarios
 from unstall.experiments.nurse import LabError, require_lab
 from unstall.experiments.prove_pool import Result, Task, run_all
@@ -101,7 +101,7 @@ class Row(msgspec.Struct, kw_only=True):
 def main(words: Sequence[str] | None = None) -> int:
     """Run the scenarios named, or all; 0 where everything was as declared."""
     arguments = _arguments(words)
-    signal.signal(signal.SIGTERM, _interrupted)
+    stop_once()
     try:
         require_lab()
         rows = list(_rows(arguments))
@@ -120,10 +120,6 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.markdown:
         arguments.markdown.write_text(markdown(rows), encoding="utf-8")
     return 0 if all(row.good for row in rows) else 1
-
-
-def _interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:

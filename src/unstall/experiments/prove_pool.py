@@ -24,6 +24,7 @@ import msgspec
 
 from unstall.experiments.child import die_with_parent
 from unstall.experiments.closing import close
+from unstall.experiments.interrupts import stop_once
 from unstall.experiments.library import find
 from unstall.experiments.nurse import LabError, Nurse
 from unstall.experiments.runner import run_scenario
@@ -215,14 +216,9 @@ def _stop(workers: Sequence[_Worker]) -> None:
 # --- a worker ----------------------------------------------------------------------------------
 
 
-def _interrupted(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Run tasks until standard input closes."""
-    signal.signal(signal.SIGTERM, _interrupted)
+    stop_once()
     die_with_parent(signal.SIGTERM)
     results = os.dup(1)
     os.dup2(2, 1)  # nothing else may write between the results

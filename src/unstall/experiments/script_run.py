@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import evidence, tree
+from unstall.experiments import evidence, guard, tree
 from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.runner import PAUSE, Tell
@@ -93,6 +92,7 @@ def run_script(
     first: float = 0.0,
     total: int | None = None,
     gather: Callable[[], None] | None = None,
+    remove: Sequence[Path] = (),
 ) -> Run:
     """Run a script with bash and stop everything it started.
 
@@ -108,6 +108,7 @@ def run_script(
         first: the same before its first step, where that may take longer.
         total: how many steps it makes, where that is known.
         gather: gathers more evidence of a run that did not finish, while its processes live.
+        remove: what is to be removed besides if this process is killed; else the caller does it.
     """
     place = folder / "evidence"
     place.mkdir(parents=True, exist_ok=True)
@@ -122,8 +123,8 @@ def run_script(
     pattern = re.compile(until.pattern) if until.pattern else None
     with raw.open("wb") as output:
         process = subprocess.Popen(
-            ["bash", str(script)],
-            stdin=subprocess.DEVNULL,
+            guard.command(["bash", str(script)], [script, raw, *remove]),
+            stdin=subprocess.PIPE,  # its end tells the guard that this process has gone
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**environment, **os.environ},
@@ -170,19 +171,20 @@ def run_script(
         seconds = time.monotonic() - begun
         if outcome in ("hung", "failed", "slow"):
             tell("gather", steps.step)
-            alive = [pid for pid in tree.below(os.getpid()) if pid not in before]
+            alive = [p for p in tree.below(os.getpid()) if p not in before and p != process.pid]
             has_stacks = evidence.stacks([p for p in alive if _is_python(p)], place / "stacks.txt")
             if gather is not None:
                 gather()
         log.finish()
     finally:
         seen.update(pid for pid in tree.below(os.getpid()) if pid not in before)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGTERM)
+        process.terminate()
         _wait_for(process, 3.0)
         left = tree.kill_below(os.getpid(), before)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
+        if process.stdin is not None:
+            process.stdin.close()
         tree.reap()
         removed = tree.remove_segments(segments, seen)
     raw.unlink(missing_ok=True)

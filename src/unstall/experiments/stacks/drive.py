@@ -99,6 +99,7 @@ def run_stack(
             environment={STATE: str(state)},
             tell=tell,
             gather=gather,
+            remove=(state,),
         )
     finally:
         shutil.rmtree(state, ignore_errors=True)
