@@ -18,7 +18,7 @@ from unstall.reports.experiment_terminal import comparison, reproduction
 def hung(name, cause, operation):
     verdict = Verdict(
         cause=cause, confidence=0.9, summary=verbatim(f"a {cause}"), operation=operation,
-        why=verbatim("[rank 1] never came"),
+        why=(verbatim("[rank 1] never came"),),
     )  # fmt: skip
     return Run(name=name, outcome="hung", step=7, seconds=3.0, folder="f", verdict=verdict)
 
@@ -85,6 +85,7 @@ def test_programs_get_the_verdict_of_each_run():
         "confidence": 0.9,
         "summary": "a engine-desync",
         "operation": "ALLREDUCE 66",
+        "why": ["[rank 1] never came"],
     }
     assert content["b"]["runs"][0]["verdict"] is None
 

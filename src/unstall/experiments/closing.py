@@ -65,6 +65,10 @@ def close(scenario: Scenario, run: Run) -> Closing:
     )
 
 
+#: Statements of a diagnosis that a comparison of runs shows.
+_SHOWN = 3
+
+
 def judged(run: Run) -> Run:
     """A run with what its own evidence was diagnosed as; one that finished stays as it is."""
     from unstall.diagnosis import diagnose
@@ -81,13 +85,13 @@ def _verdict(diagnosis: Diagnosis) -> Verdict | None:
     finding = first.finding
     work = finding.collective
     named = [str(part) for part in (work.op, work.seq) if part is not None] if work else []
-    heaviest = max(finding.support, key=lambda one: one.weight, default=None)
+    heaviest = sorted(finding.support, key=lambda one: -one.weight)[:_SHOWN]
     return Verdict(
         cause=finding.cause,
         confidence=first.confidence,
         summary=finding.summary,
         operation=" ".join(named),
-        why=heaviest.text if heaviest is not None else None,
+        why=tuple(one.text for one in heaviest),
     )
 
 

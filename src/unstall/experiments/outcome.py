@@ -8,8 +8,9 @@ from unstall.experiments.scenario import Settings
 from unstall.model.text import Text
 
 #: Outcomes: ``finished`` (every process ended well), ``hung`` (alive without progress), ``failed``
-#: (a process ended badly), ``slow`` (still in progress at the limit), ``stopped`` (by the user).
-OUTCOMES = ("finished", "hung", "failed", "slow", "stopped")
+#: (a process ended badly), ``slow`` (still in progress at the limit), ``short`` (of B: it ended by
+#: itself before any step at which A hung), ``stopped`` (by the user).
+OUTCOMES = ("finished", "hung", "failed", "slow", "short", "stopped")
 
 
 class End(msgspec.Struct, frozen=True):
@@ -28,14 +29,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         confidence: 0 to 1.
         summary: the diagnosis in a sentence.
         operation: the operation that could not finish with its sequence number, as far as known.
-        why: the statement that weighs most.
+        why: the statements that weigh most, the heaviest first.
     """
 
     cause: str
     confidence: float
     summary: Text
     operation: str = ""
-    why: Text | None = None
+    why: tuple[Text, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +55,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         scale: by how much the times were stretched because the machine was busy.
         pids: what the processes were called in the logs and stacks: process id to name.
         verdict: what its evidence was diagnosed as, of a run that hung or failed.
+        running: processes of a script that still ran when its shell ended.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     scale: float = 1.0
     pids: dict[int, str] = {}
     verdict: Verdict | None = None
+    running: int = 0
 
     @property
     def evidence(self) -> str:

@@ -100,6 +100,7 @@ def run_dict(run: Run, language: str) -> dict[str, Any]:
             "confidence": verdict.confidence,
             "summary": verdict.summary.render(language),
             "operation": verdict.operation,
+            "why": [text.render(language) for text in verdict.why],
         }
         if verdict is not None
         else None,

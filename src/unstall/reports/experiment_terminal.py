@@ -217,6 +217,23 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
         mind.append(
             say("B hung or failed for another reason than A: {causes}", causes=", ".join(other))
         )
+    short = [run for run in found.b.runs if run.outcome == "short"]
+    if short:
+        mind.append(
+            say(
+                "{count} of B's runs ended with exit code 0 at step {steps}, before any step at "
+                "which A hung: they are not counted. --until says when a run has finished",
+                count=len(short),
+                steps=", ".join(str(run.step) for run in short),
+            )
+        )
+    elif found.own_end and found.b.finished and not max(run.step for run in found.b.finished):
+        mind.append(
+            say(
+                "no step was seen in B's log: it ended with exit code 0, whether it did its work "
+                "is not known. --until says when a run has finished"
+            )
+        )
     page.row(say("mind"), [page.words(text) for text in mind])
     console.print()
     text, style = answer(found)
@@ -278,8 +295,7 @@ def _verdicts(page: Page, tally: Tally) -> list[str]:
         operations = list(dict.fromkeys(one.operation for one in verdicts if one.operation))
         if operations:
             lines.append(page.words(say("in {operations}", operations=", ".join(operations))))
-        if first.why is not None:
-            lines.append(page.words(first.why))
+        lines += [f"- {page.words(text)}" for text in first.why]
     return lines
 
 
@@ -295,6 +311,8 @@ def _otherwise(found: Comparison) -> tuple[str, ...]:
 def answer(found: Comparison) -> tuple[Text, str]:
     """What follows, and a colour for it."""
     if found.answer == "confirmed":
+        if all(run.outcome == "failed" for run in found.a.bad):
+            return say("Confirmed: with the change it no longer fails."), "green"
         return say("Confirmed: with the change it no longer hangs."), "green"
     if found.answer == "refuted":
         return say("Refuted: it hangs with the change as well."), "red"
@@ -306,6 +324,16 @@ def answer(found: Comparison) -> tuple[Text, str]:
             ),
             "yellow",
         )
+    if found.b.bad and found.elsewhere:
+        return (
+            say(
+                "Nothing is shown about the hang: with the change it fails for another reason, "
+                "before it could hang or instead."
+            ),
+            "yellow",
+        )
+    if found.b.bad and found.p <= found.alpha:
+        return say("Not cured: with the change it hangs more rarely, but it still does."), "yellow"
     return say("Not clear yet: more runs are needed (-n)."), "yellow"
 
 
