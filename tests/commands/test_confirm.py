@@ -107,3 +107,12 @@ def test_a_scenario_is_confirmed(tmp_path):
     assert content["a"]["failed"] + content["a"]["hung"] == 2
     assert content["b"]["finished"] == 2
     assert (tmp_path / "out" / "B2" / "run.json").exists()
+
+
+@pytest.mark.parametrize("flag", ["--stall", "--limit", "--timeout", "--alpha"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_number_is_one(script, flag, value):
+    done = confirm(script, "--set", "trainer.overlap=false", flag, value)
+    assert done.returncode == 2
+    assert flag in done.stderr.decode()
+    assert not (script.parent / "out").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unstall.experiments.outcome import Run
+from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.trials import compare
 from unstall.model.text import say
 
@@ -48,3 +48,39 @@ def test_runs_without_an_outcome_are_not_counted():
     found = ask(lambda side, _n: ("hung", 1) if side == "A" else ("slow", 9), count=5)
     assert found.b.counted == 0
     assert found.answer == "unclear"
+
+
+def test_a_run_of_b_that_ends_before_any_step_at_which_a_hung_is_not_counted():
+    """``torchrun … | tee log`` ends with code 0 when the changed program refuses its arguments."""
+    found = ask(
+        lambda side, n: ("hung", 10 + n) if side == "A" else ("finished", 0), count=5, own_end=True
+    )
+    assert found.answer == "unclear"
+    assert [run.outcome for run in found.b.runs] == ["short"] * 5
+    deserved = ask(lambda side, n: ("hung", 10 + n) if side == "A" else ("finished", 12), count=5)
+    assert deserved.answer == "confirmed"
+
+
+def test_where_the_end_was_asked_for_the_step_is_not_looked_at():
+    found = ask(lambda side, _n: ("hung", 10) if side == "A" else ("finished", 0), count=5)
+    assert found.answer == "confirmed"
+
+
+def test_a_change_with_which_it_fails_early_neither_cures_nor_refutes():
+    found = ask(lambda side, _n: ("hung", 10) if side == "A" else ("failed", 0), count=5)
+    assert (found.answer, found.elsewhere) == ("unclear", True)
+    late = ask(lambda side, _n: ("hung", 10) if side == "A" else ("failed", 10), count=5)
+    assert (late.answer, late.elsewhere) == ("refuted", False)
+    both = ask(lambda side, _n: ("failed", 10) if side == "A" else ("failed", 0), count=5)
+    assert (both.answer, both.elsewhere) == ("refuted", False)
+
+
+def test_a_failure_diagnosed_as_something_else_is_another_trouble():
+    def one(side, number):
+        cause = "engine-desync" if side == "A" else "python-exception"
+        return Run(
+            name=f"{side}{number}", outcome="hung" if side == "A" else "failed", step=3,
+            seconds=1.0, folder="f", verdict=Verdict(cause=cause, confidence=1, summary=say("x")),
+        )  # fmt: skip
+
+    assert compare(one, say("as it is"), say("changed"), count=3).answer == "unclear"

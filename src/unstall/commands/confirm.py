@@ -9,6 +9,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from unstall.commands.numbers import finite
+
 
 class Backend(str, Enum):
     """Back end of the process groups."""
@@ -79,19 +81,29 @@ def confirm(
         typer.Option("-n", "--runs", min=1, max=1000, help="Runs of A and of B each."),
     ] = None,
     alpha: Annotated[
-        float, typer.Option(min=1e-6, max=0.5, help="Allowed chance of a wrong yes.")
+        float,
+        typer.Option(min=1e-6, max=0.5, callback=finite, help="Allowed chance of a wrong yes."),
     ] = 0.05,
     stall: Annotated[
         float,
-        typer.Option(min=1, help="With --script: seconds without progress that count as a hang."),
+        typer.Option(
+            min=1,
+            callback=finite,
+            help="With --script: seconds without progress that count as a hang.",
+        ),
     ] = 120.0,
     limit: Annotated[
-        float, typer.Option(min=1, help="With --script: seconds after which a run is given up.")
+        float,
+        typer.Option(
+            min=1, callback=finite, help="With --script: seconds after which a run is given up."
+        ),
     ] = 3600.0,
     timeout: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
             min=2,
+            max=86400,
+            callback=finite,
             help="Time-out of the process groups in seconds; with --script it is set in both "
             "copies, where a program has a flag for it.",
         ),

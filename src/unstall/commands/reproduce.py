@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from unstall.commands.numbers import finite
+
 if TYPE_CHECKING:
     from unstall.model.findings import Diagnosis
 
@@ -46,7 +48,9 @@ def reproduce(
     ] = None,
     timeout: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(min=2, help="Time-out of the process groups in seconds."),
+        typer.Option(
+            min=2, max=86400, callback=finite, help="Time-out of the process groups in seconds."
+        ),
     ] = None,
     size: Annotated[
         Optional[list[str]],  # noqa: UP045

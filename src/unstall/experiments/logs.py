@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 #: Most that is read at once of one log, so that a chatty program cannot hold up the watching.
@@ -27,6 +28,16 @@ class Log:
         self._offset = 0
         self._rest = b""
 
+    @property
+    def rest(self) -> str:
+        """The end of a line that is not whole yet: a bar that only returns the carriage."""
+        return self._rest[-4096:].decode("utf-8", "replace")
+
+    @property
+    def read(self) -> int:
+        """Bytes read so far."""
+        return self._offset
+
     def follow(self) -> list[str]:
         """The new whole lines."""
         try:
@@ -46,17 +57,31 @@ class Log:
         self._write(found)
         return found
 
-    def finish(self) -> list[str]:
-        """What is left, the last line without its end as well."""
-        found = []
-        while more := self.follow():
-            found += more
+    def drain(self) -> Iterator[list[str]]:
+        """What is left, piece by piece, the last line without its end as well.
+
+        No more than there is at the call: something may go on writing faster than it is read.
+        """
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        while self._offset < size:
+            before = self._offset
+            more = self.follow()
+            if self._offset == before:
+                break
+            if more:
+                yield more
         if self._rest:
             last = [self._rest.decode("utf-8", "replace")]
             self._rest = b""
             self._write(last)
-            found += last
-        return found
+            yield last
+
+    def finish(self) -> list[str]:
+        """What is left in one."""
+        return [line for piece in self.drain() for line in piece]
 
     def _write(self, lines: list[str]) -> None:
         if self.merged is None or not lines:

@@ -25,6 +25,10 @@ _STEPS = re.compile(
 _BAR = re.compile(r"(?<!\d)(\d{1,9})/(\d{1,9}) \[", re.ASCII)
 
 
+#: Bytes of a run's log after which the run is given up: a loop that prints would fill the disk.
+LARGEST = 2 << 30
+
+
 class Until(msgspec.Struct, frozen=True):
     """When a run counts as finished besides its own end: at most one of these."""
 
@@ -47,11 +51,14 @@ class Steps:
         self._told = False
         self._wanted = total
         self._total = 0
+        self._rest = ""
 
-    def look(self, lines: list[str]) -> None:
-        """Take new lines in."""
+    def look(self, lines: list[str], rest: str = "") -> None:
+        """Take new lines in, and the end of the line that is still being written."""
         before, known = self.step, self._told or self._total
-        for line in lines:
+        grown = rest not in ("", self._rest)
+        self._rest = rest
+        for line in [*lines, rest] if grown else lines:
             text = line[-4000:]
             if (found := _STEPS.search(text)) is not None:
                 if not self._told:
@@ -65,7 +72,7 @@ class Steps:
                         self._total, self.step = int(total), int(done)
                     elif int(total) == self._total:
                         self.step = max(self.step, int(done))
-        if self.step != before or (lines and not known):
+        if self.step != before or ((lines or grown) and not known):
             self.since = time.monotonic()
 
     @property
@@ -131,6 +138,12 @@ def run_script(
             start_new_session=True,
         )
     tree.waited_elsewhere(process.pid)
+
+    def others() -> list[int]:
+        """Living processes of the script, without the guard."""
+        return [p for p in tree.below(os.getpid()) if p not in before and p != process.pid]
+
+    running, look = 0, 0.0
     outcome = "slow"
     has_stacks = False
     ends: tuple[End, ...] = ()
@@ -138,21 +151,31 @@ def run_script(
         last = 0
         while True:
             lines = log.follow()
-            steps.look(lines)
+            steps.look(lines, log.rest)
             if steps.step != last:
                 last = steps.step
                 tell("step", last)
             code = process.poll()
             spent = time.monotonic() - begun
             reached = until.step is not None and steps.step >= until.step
-            reached = reached or (until.seconds is not None and spent >= until.seconds)
+            # in the midst of a hang the time may pass as well: it counts with the next progress
+            late = until.seconds is not None and steps.since - begun >= until.seconds
+            reached = reached or late
             reached = reached or (
                 pattern is not None and any(pattern.search(line[:4096]) for line in lines)
             )
-            if code is not None:
-                more = log.finish()
-                steps.look(more)
-                said = pattern is not None and any(pattern.search(line[:4096]) for line in more)
+            if code == 0 and until != Until() and not reached and time.monotonic() >= look:
+                # programs in the background go on after the script's own end
+                look = time.monotonic() + 1.0
+                running = len(others())
+            if code is not None and (reached or not running or code or until == Until()):
+                running = len(others())
+                said = False
+                for more in log.drain():
+                    steps.look(more)
+                    said = said or (
+                        pattern is not None and any(pattern.search(line[:4096]) for line in more)
+                    )
                 wanted = until.step is not None and steps.step < until.step
                 missing = (pattern is not None and not (said or reached)) or wanted
                 outcome = "finished" if reached or (code == 0 and not missing) else "failed"
@@ -164,18 +187,19 @@ def run_script(
             if steps.idle > (stall if steps.started else max(stall, first)):
                 outcome = "hung"
                 break
-            if spent > limit:
+            if spent > limit or _size(raw) > LARGEST:
                 break
             if not lines:
                 time.sleep(PAUSE)
         seconds = time.monotonic() - begun
         if outcome in ("hung", "failed", "slow"):
             tell("gather", steps.step)
-            alive = [p for p in tree.below(os.getpid()) if p not in before and p != process.pid]
-            has_stacks = evidence.stacks([p for p in alive if _is_python(p)], place / "stacks.txt")
+            alive = [pid for pid in others() if _is_python(pid)]
+            has_stacks = evidence.stacks(alive, place / "stacks.txt")
             if gather is not None:
                 gather()
-        log.finish()
+        for _ in log.drain():
+            pass
     finally:
         seen.update(pid for pid in tree.below(os.getpid()) if pid not in before)
         process.terminate()
@@ -198,6 +222,7 @@ def run_script(
         stacks=has_stacks,
         survivors=tuple(left),
         segments=tuple(removed),
+        running=running,
     )
     (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
     return run
@@ -206,6 +231,12 @@ def run_script(
 def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _is_python(pid: int) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -85,7 +85,7 @@ def confirm_script(request: Request, out: TextIO) -> int:
         place = folder / f"change-{number + 1}" if len(candidates) > 1 else folder
         place.mkdir(parents=True, exist_ok=True)
         (place / "change.patch").write_text(difference, encoding="utf-8")
-        found = _compare(request, one, base, changed_text, until, place, teller)
+        found = _compare(request, one, base, changed_text, plan, until, place, teller)
         results.append((one, difference, found))
         if found.answer == "confirmed" or not request.until_confirmed:
             break
@@ -107,23 +107,31 @@ def parse_until(text: str | None) -> Until:
     """``step>=200``, a number of seconds, or a pattern.
 
     Raises:
-        LabError: the pattern is no regular expression.
+        LabError: the pattern is no regular expression, or it would hold from the start on.
     """
     if text is None:
         return Until()
     if (found := _STEPS.match(text)) is not None:
+        if not int(found[1]):
+            raise _too_early(text)
         return Until(step=int(found[1]))
+    with suppress(ValueError):
+        seconds = float(text)
+        if not (0 < seconds < float("inf")):
+            raise _too_early(text)
+        return Until(seconds=seconds)
     try:
-        return Until(seconds=float(text))
-    except ValueError:
-        pass
-    try:
-        re.compile(text)
+        if re.search(text, "") is not None:
+            raise _too_early(text)
     except re.error as error:
         raise LabError(
             say("“{text}” is no regular expression: {error}", text=text, error=str(error))
         ) from error
     return Until(pattern=text)
+
+
+def _too_early(text: str) -> LabError:
+    return LabError(say("--until “{text}” would hold at once: no run could hang.", text=text))
 
 
 def _candidates(request: Request, plan: Plan) -> list[Candidate]:
@@ -215,6 +223,7 @@ def _compare(
     candidate: Candidate,
     text_a: str,
     text_b: str,
+    plan: Plan,
     until: Until,
     folder: Path,
     teller: Teller,
@@ -247,12 +256,32 @@ def _compare(
                     lines="\n".join(log.splitlines()[-5:]),
                 )
             )
+        if _left_to_itself(done, plan, until):
+            teller.end(done)
+            raise LabError(
+                say(
+                    "The script starts its programs in the background and ends before them: say "
+                    "with --until when a run has finished, or end the script with “wait”."
+                )
+            )
         teller("diagnose", done.step)
         return judged(done)
 
     return compare(
-        run, label_a, candidate.label, count=request.runs, alpha=request.alpha, tell=teller.end
+        run,
+        label_a,
+        candidate.label,
+        count=request.runs,
+        alpha=request.alpha,
+        tell=teller.end,
+        own_end=until == Until(),
     )
+
+
+def _left_to_itself(run: Run, plan: Plan, until: Until) -> bool:
+    """Whether a script's own end says nothing about its programs, which went on."""
+    background = all(program.background for program in plan.programs)
+    return until == Until() and run.outcome == "finished" and run.running > 0 and background
 
 
 def recording(place: Path) -> dict[str, str]:

@@ -57,6 +57,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         bound: upper bound of B's hang rate at 95 %.
         answer: ``confirmed``, ``refuted`` (B hangs as well), ``unclear`` or ``not-reproduced``
             (A never hung).
+        own_end: whether runs counted as finished because they ended by themselves with code 0.
     """
 
     a: Tally
@@ -66,6 +67,28 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     p_steps: float | None
     bound: float
     answer: str
+    own_end: bool = False
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether B only failed where A only hung, and it is another trouble than A's.
+
+        Before A's first step that hung, or diagnosed as something else: a change that makes a
+        program refuse its arguments says nothing about the hang.
+        """
+        if {run.outcome for run in self.a.bad} != {"hung"}:
+            return False
+        if {run.outcome for run in self.b.bad} != {"failed"}:
+            return False
+        if max(run.step for run in self.b.bad) < min(run.step for run in self.a.bad):
+            return True
+        of_a, of_b = _causes(self.a), _causes(self.b)
+        return bool(of_a and of_b) and not of_a & of_b
+
+
+def _causes(tally: Tally) -> set[str]:
+    found = {run.verdict.cause for run in tally.bad if run.verdict is not None}
+    return found - {"unknown"}
 
 
 #: Runs one side once: ``("A", 1)``.
@@ -80,6 +103,7 @@ def compare(
     count: int | None = None,
     alpha: float = 0.05,
     tell: Callable[[Run], None] | None = None,
+    own_end: bool = False,
 ) -> Comparison:
     """Run A and B in turn.
 
@@ -91,6 +115,9 @@ def compare(
             :data:`MOST`, and no more than four of A without a single hang.
         alpha: probability of calling a useless change good.
         tell: hears of each run's end.
+        own_end: a run counts as finished when it ends by itself with code 0: then one of B that
+            came to no step at which A hung is not counted (a pipe through ``tee`` ends with code 0
+            whatever became of the program before it).
     """
     a: list[Run] = []
     b: list[Run] = []
@@ -100,14 +127,29 @@ def compare(
             runs.append(done)
             if tell is not None:
                 tell(done)
-        if count is None and _enough(a, b, alpha):
+        if count is None and _enough(a, _counting(a, b, own_end), alpha):
             break
     return conclude(
         Tally(label=label_a, runs=tuple(a)),
-        Tally(label=label_b, runs=tuple(b)),
+        Tally(label=label_b, runs=tuple(_counting(a, b, own_end))),
         alpha,
         fixed=count is not None,
+        own_end=own_end,
     )
+
+
+def _counting(a: list[Run], b: list[Run], own_end: bool) -> list[Run]:
+    """The runs of B, those told apart that ended before any step at which A hung."""
+    hung = [run.step for run in a if run.outcome in ("hung", "failed")]
+    if not own_end or not hung:
+        return b
+    first = min(hung)
+    return [
+        msgspec.structs.replace(run, outcome="short")
+        if run.outcome == "finished" and run.step < first
+        else run
+        for run in b
+    ]
 
 
 def _enough(a: list[Run], b: list[Run], alpha: float) -> bool:
@@ -122,7 +164,7 @@ def _enough(a: list[Run], b: list[Run], alpha: float) -> bool:
     )
 
 
-def conclude(a: Tally, b: Tally, alpha: float, *, fixed: bool) -> Comparison:
+def conclude(a: Tally, b: Tally, alpha: float, *, fixed: bool, own_end: bool = False) -> Comparison:
     """The answer of all runs of both sides; ``fixed``: their number was chosen beforehand."""
     p = statistics.fisher(len(a.bad), a.counted, len(b.bad), b.counted)
     by_steps = None
@@ -141,7 +183,7 @@ def conclude(a: Tally, b: Tally, alpha: float, *, fixed: bool) -> Comparison:
         answer = "confirmed"
     else:
         answer = "unclear"
-    return Comparison(
+    found = Comparison(
         a=a,
         b=b,
         alpha=alpha,
@@ -149,4 +191,8 @@ def conclude(a: Tally, b: Tally, alpha: float, *, fixed: bool) -> Comparison:
         p_steps=by_steps,
         bound=statistics.upper_bound(len(b.bad), b.counted),
         answer=answer,
+        own_end=own_end,
     )
+    if answer == "refuted" and found.elsewhere:
+        return msgspec.structs.replace(found, answer="unclear")
+    return found

@@ -1,0 +1,101 @@
+"""Runs of scripts: what counts as progress, as finished, as hung."""
+
+import pytest
+
+from unstall.experiments import script_run
+from unstall.experiments.logs import Log
+from unstall.experiments.nurse import LabError
+from unstall.experiments.script_run import Steps, Until, run_script
+from unstall.experiments.script_sessions import parse_until
+
+pytest.importorskip("psutil")
+
+
+def run(tmp_path, text, *, until=None, stall=30.0, limit=120.0):
+    script = tmp_path / "own.sh"
+    script.write_text(text)
+    return run_script(
+        script, tmp_path, name="A1", until=until or Until(), stall=stall, limit=limit,
+        environment={}, tell=lambda *_: None,
+    )  # fmt: skip
+
+
+def test_a_bar_that_only_returns_the_carriage_is_progress():
+    steps = Steps()
+    steps.look([], "\r 1/80 [00:01<00:01]")
+    steps.since = 0.0
+    steps.look([], "\r 1/80 [00:01<00:01]\r 2/80 [00:01<00:01]")
+    assert steps.step == 2
+    assert steps.since > 0
+    steps.since = 0.0
+    steps.look([], "\r 1/80 [00:01<00:01]\r 2/80 [00:01<00:01]\r 2/80 [00:09<00:01]")
+    assert steps.since == 0.0  # the bar is drawn again: the step has not moved
+
+
+def test_what_is_still_being_written_of_a_line_is_told(tmp_path):
+    (tmp_path / "raw").write_bytes(b"one\ntw")
+    log = Log(tmp_path / "raw", None, "")
+    assert (log.follow(), log.rest) == (["one"], "tw")
+
+
+def test_draining_ends_although_more_is_written_meanwhile(tmp_path):
+    """A program that prints faster than it is read must not hold up the end of its run."""
+    raw = tmp_path / "raw"
+    raw.write_bytes(b"x" * 100 + b"\n")
+    log = Log(raw, None, "")
+    pieces = 0
+    for _ in log.drain():
+        pieces += 1
+        with raw.open("ab") as file:
+            file.write(b"y" * 100 + b"\n")
+        assert pieces < 5
+    assert pieces == 1
+
+
+def test_a_script_that_prints_for_ever_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(script_run, "LARGEST", 4 << 20)
+    done = run(tmp_path, "echo step 3\nyes\n")
+    assert (done.outcome, done.step) == ("slow", 3)
+    assert not (tmp_path / "run.raw").exists()
+
+
+def test_seconds_that_pass_in_a_hang_do_not_finish_a_run(tmp_path):
+    done = run(tmp_path, "echo step 3\nsleep 600\n", until=Until(seconds=2), stall=6)
+    assert (done.outcome, done.step) == ("hung", 3)
+
+
+def test_seconds_finish_a_run_that_goes_on(tmp_path):
+    text = "i=0; while true; do i=$((i+1)); echo step $i; sleep 0.1; done\n"
+    done = run(tmp_path, text, until=Until(seconds=2))
+    assert done.outcome == "finished"
+    assert done.step > 0
+
+
+def test_programs_in_the_background_are_followed_where_the_end_is_told(tmp_path):
+    text = "(for i in 1 2 3 4 5 6 7 8; do sleep 0.3; echo step $i; done; sleep 600) &\n"
+    assert run(tmp_path, text, until=Until(step=7)).outcome == "finished"
+    left = run(tmp_path, text)
+    assert left.outcome == "finished"
+    assert left.running > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["step>=0", "0", "-5", "nan", "inf", "", "x*", "(", "^", "step>=00"]
+)
+def test_an_end_that_holds_from_the_start_is_refused(text):
+    with pytest.raises(LabError):
+        parse_until(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("step>=200", Until(step=200)),
+        (" step > 3 ", Until(step=3)),
+        ("600", Until(seconds=600.0)),
+        ("saved to", Until(pattern="saved to")),
+        (None, Until()),
+    ],
+)
+def test_an_end_is_a_step_a_time_or_a_line(text, until):
+    assert parse_until(text) == until
