@@ -396,6 +396,41 @@ def test_a_command_told_twice_is_one_program() -> None:
     assert only(found).processes == 2
 
 
+def _started(*parts: tuple[str, str, bool]) -> list[str]:
+    from unstall.launch import read_plan
+    from unstall.launch.texts import Script
+    from unstall.model.facts import Place
+
+    scripts = [Script(Place(source, 1), text, echo) for source, text, echo in parts]
+    return [f"{one.label} {one.place.source}" for one in read_plan(scripts).programs]
+
+
+def test_what_a_script_starts_and_a_log_shows_is_one_program() -> None:
+    """The script tells more (its variables), whichever comes first."""
+    script = (
+        "export CUDA_VISIBLE_DEVICES=4,5\n"
+        "trl vllm-serve --model m --port 8111 &\n"
+        "trl vllm-serve --model m --port 8222 &\n"
+    )
+    log = "python /x/trl/scripts/vllm_serve.py --model m --port 8222\n"
+    both = ["rollout server 1 run.sh", "rollout server 2 run.sh"]
+    assert _started(("run.sh", script, False), ("run.log", log, True)) == both
+    log = "trl vllm-serve --model m --port 8222\n"
+    assert sorted(_started(("a.log", log, True), ("run.sh", script, False))) == both
+
+
+def test_two_scripts_and_two_logs_are_two_programs() -> None:
+    command = "torchrun --nproc_per_node 2 train.py --lr 1e-4 --model m\n"
+    assert len(_started(("a.sh", command, False), ("b.sh", command, False))) == 2
+    assert len(_started(("a.log", command, True), ("b.log", command, True))) == 2
+
+
+def test_a_log_that_shows_other_flags_is_another_program() -> None:
+    script = "torchrun --nproc_per_node 2 train.py --lr 1e-4 --model m\n"
+    log = "torchrun --nproc_per_node 2 train.py --lr 5e-4 --model m\n"
+    assert len(_started(("a.sh", script, False), ("a.log", log, True))) == 2
+
+
 def test_a_host_file_tells_nodes_and_processes() -> None:
     from unstall.launch import read_plan
     from unstall.launch.texts import Config, Script

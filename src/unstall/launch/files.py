@@ -129,11 +129,11 @@ def _decoded(data: bytes) -> str:
 
 def _beside(given: Path, found: Gathered) -> None:
     """Files below a source's folder that it names: configurations, and scripts to source."""
-    sources = (*found.scripts[-1:], *found.configs[-1:])
+    sources: list[ScriptText | ConfigText] = [*found.scripts[-1:], *found.configs[-1:]]
     text = next((s.text for s in sources if s.place.source == str(given)), None)
     if text is None:
         return
-    taken = (*found.scripts, *found.at_hand, *found.configs)
+    taken: list[ScriptText | ConfigText] = [*found.scripts, *found.at_hand, *found.configs]
     have = {s.place.source for s in taken}
     words = text.replace("=", " ").replace('"', " ").replace("'", " ").split()
     names = [w.strip("\\;,)(") for w in words if w.strip("\\;,)(").endswith(_NAMED)]

@@ -96,7 +96,7 @@ def _evaluate(
     repaired: list[tuple[ScriptText, mangled.Repaired]] = []
     for script in scripts:
         fixed = mangled.repair(script.text)
-        repaired.append((Script(script.place, fixed.text), fixed))
+        repaired.append((Script(script.place, fixed.text, script.echo), fixed))
     more = [Script(s.place, mangled.repair(s.text).text) for s in beside]
     at_hand = {
         s.place.source.rsplit("/", 1)[-1].rsplit("!", 1)[-1]: s
@@ -145,6 +145,7 @@ def _launches(
             )
             if launch is not None:
                 _merge_configs(launch, keys, origins)
+                launch.echo = source.script.echo
                 found.append(launch)
     return found
 
@@ -275,19 +276,22 @@ def _hosts(launch: Launch, keys: Sequence[configuration.Keys]) -> None:
 
 
 def _once(launches: list[Launch]) -> list[Launch]:
-    """Leave out a command that a report shows twice: as typed, and as a launcher printed it."""
+    """Leave out a command that is shown twice: as typed, and as a launcher printed it."""
     found: list[Launch] = []
     for launch in launches:
         at = next((n for n, other in enumerate(found) if _repeated(other, launch)), None)
         if at is None:
             found.append(launch)
-        elif len(launch.environment) > len(found[at].environment):
+        elif (found[at].echo, len(launch.environment)) > (launch.echo, len(found[at].environment)):
             found[at] = launch
     return found
 
 
 def _repeated(one: Launch, other: Launch) -> bool:
-    if one.call.script == other.call.script or one.place.source != other.place.source:
+    if one.call.script == other.call.script:
+        return False
+    # two scripts are two programs, two logs are perhaps two nodes; a script and a log are not
+    if one.place.source != other.place.source and one.echo == other.echo:
         return False
     if (one.software, one.role) != (other.software, other.role):
         return False

@@ -15,6 +15,7 @@ class ScriptText(Protocol):
     Attributes:
         place: its first line; line ``k`` of ``text`` (from 0) stands at ``place.line + k``.
         text: the script.
+        echo: a running program or its launcher printed it as the command that it started.
     """
 
     @property
@@ -25,6 +26,11 @@ class ScriptText(Protocol):
     @property
     def text(self) -> str:
         """The script, one output line for each input line."""
+        ...
+
+    @property
+    def echo(self) -> bool:
+        """Whether a running program or its launcher printed it."""
         ...
 
 
@@ -58,6 +64,7 @@ class Script(msgspec.Struct, frozen=True):
 
     place: Place
     text: str
+    echo: bool = False
 
 
 class Config(msgspec.Struct, frozen=True):

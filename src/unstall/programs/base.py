@@ -39,6 +39,7 @@ class Launch(msgspec.Struct, kw_only=True):
         settings: further settings worth comparing: name to value (``ZeRO stage``).
         comment: the comment behind the command.
         searched: its script was found in a folder, not named by the user.
+        echo: what ran it printed it, so that its script may be at hand, too.
     """
 
     call: Call
@@ -75,6 +76,7 @@ class Launch(msgspec.Struct, kw_only=True):
     script: str | None = None
     store_port: str | None = None
     searched: bool = False
+    echo: bool = False
 
     def flag(self, *names: str) -> Value | None:
         """The first of the flags that was given."""

@@ -14,10 +14,13 @@ class ScriptText(msgspec.Struct, frozen=True):
         place: its first line; line ``k`` of ``text`` (from 0) stands at ``place.line + k``.
         text: one output line for each input line. Prose between commands, lost backslashes and
             lost comment signs are left as they are: telling them apart is the shell reader's part.
+        echo: a running program or its launcher printed it as the command that it started, so that
+            it may stand in a script, too.
     """
 
     place: Place
     text: str
+    echo: bool = False
 
 
 class ConfigText(msgspec.Struct, frozen=True):

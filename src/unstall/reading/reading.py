@@ -17,7 +17,7 @@ from unstall.reading.decoding import as_utf8, decode
 from unstall.reading.kinds import base_name, config_kind
 from unstall.reading.line import Reader
 from unstall.reading.parts import ConfigText, DumpSource, ScriptText
-from unstall.reading.regions import is_note, note, one_liner, regions
+from unstall.reading.regions import is_echo, is_note, note, one_liner, regions
 from unstall.reading.remarks import Tongue
 from unstall.reading.scanner import Kept, Scanner
 from unstall.reading.sources import Source, open_sources, unreadable
@@ -191,7 +191,7 @@ class _Work:
         elif text[:1] == "+" or "`" in text or " cmd = " in text or "ommand" in text:
             command = one_liner(text)
             if command is not None:
-                self._script(ScriptText(place, command))
+                self._script(ScriptText(place, command, echo=is_echo(text)))
 
     def _script(self, script: ScriptText) -> None:
         if "\n" not in script.text:

@@ -129,7 +129,8 @@ def regions(name: str, lines: Sequence[str], first: int = 1) -> Regions:
         if kind in ("prose", "log") and len(found.scripts) < _MOST:
             command = one_liner(line)
             if command is not None:
-                found.scripts.append(ScriptText(Place(name, first + at), command))
+                place = Place(name, first + at)
+                found.scripts.append(ScriptText(place, command, echo=is_echo(line)))
         if kind == "prose" or (kind == "comment" and _NOTE.match(line)):
             found.remarks.extend(note(name, first + at, line))
         elif kind == "comment" and _HEADING.match(line) and not _QUOTED.search(line):
@@ -171,6 +172,11 @@ def one_liner(line: str) -> str | None:
         if is_launch(command):
             return command
     return None
+
+
+def is_echo(line: str) -> bool:
+    """Whether a line with a launch command was printed by what ran it, not typed by a person."""
+    return TRACE.match(line) is not None or _ANNOUNCED.search(line[:20_000]) is not None
 
 
 def _kinds(lines: Sequence[str]) -> list[str]:
