@@ -229,7 +229,10 @@ def test_frames_of_a_broken_copy() -> None:
     assert frame_of("no frame here") is None
 
 
-NAMES = st.text(alphabet=string.ascii_letters + "_.<>", min_size=1, max_size=20)
+# what Python calls functions; other names in angle brackets would be a web page's tags
+NAMES = st.text(alphabet=string.ascii_letters + "_.", min_size=1, max_size=20) | st.sampled_from(
+    ("<module>", "<lambda>", "<listcomp>", "Wave.<locals>.<genexpr>")
+)
 FILES = st.text(alphabet=string.ascii_lowercase + "_/", min_size=1, max_size=20).map(
     lambda stem: stem + ".py"
 )
