@@ -120,3 +120,24 @@ def test_two_at_a_time_and_an_interruption_leaves_nothing(tmp_path):
     process.stderr.close()
     _, alive = psutil.wait_procs(started, timeout=10)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-n", "0"],
+        ["-n", "-3"],
+        ["--jobs", "0"],
+        ["--steps", "-5"],
+        ["--change", "no-such-change"],
+        ["--json", "{folder}/missing/rows.jsonl"],
+        ["--markdown", "{folder}"],
+    ],
+)
+def test_what_cannot_be_run_or_written_is_no_success(tmp_path, words):
+    words = [word.format(folder=tmp_path) for word in words]
+    try:
+        code = main([*words, "port-taken"])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2

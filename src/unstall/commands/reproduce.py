@@ -132,6 +132,11 @@ def reproduce(
     except LabError as error:
         typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
         code = 2
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, a folder that was taken away
+        typer.echo(f"unstall: {error}", err=True)
+        code = 2
     raise typer.Exit(code)
 
 

@@ -123,8 +123,46 @@ def _sizes(scenario: Scenario, given: Sequence[str]) -> dict[str, float]:
                     names=", ".join(f"{k}={v:g}" for k, v in scenario.sizes.items()) or "-",
                 )
             )
+        least, most = _range(name)
+        if not least <= number <= most:
+            raise LabError(
+                say(
+                    "{name} can be {least} to {most} on this machine, not {value}.",
+                    name=name,
+                    least=f"{least:g}",
+                    most=f"{most:g}",
+                    value=value,
+                )
+            )
         found[name] = number
     return found
+
+
+def _range(name: str) -> tuple[float, float]:
+    """What a size may be: none of them is to bring the machine down, and no count is below one."""
+    cores = os.cpu_count() or 1
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except (OSError, ValueError):
+        memory = 8000.0
+    counts = {
+        "engines": 8.0 * cores,
+        "prompts": 4096.0,
+        "generations": 4096.0,
+        "batch": 4096.0,
+        "tokens": 100_000.0,
+        "threads": 4096.0,
+    }
+    if name in counts:
+        return 1.0, counts[name]
+    other = {
+        "megabytes": float(int(memory / 8)),
+        "kilobytes": float(int(memory * 1000 / 8)),
+        "kilopixels": 100_000.0,
+        "times": 1000.0,
+        "pause": 3600.0,
+    }
+    return 0.0, other.get(name, 1e9)
 
 
 def check_machine(scenario: Scenario) -> None:

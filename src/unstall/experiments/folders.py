@@ -19,8 +19,10 @@ def new_folder(output: Path | None, name: str) -> Path:
     Raises:
         LabError: it exists and holds something, or cannot be made.
     """
-    wanted = output or Path(f"unstall-{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     try:
+        if output is None:
+            return _of_its_own(f"unstall-{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+        wanted = output
         if wanted.exists() and any(wanted.iterdir()):
             raise LabError(
                 say(
@@ -33,8 +35,21 @@ def new_folder(output: Path | None, name: str) -> Path:
         raise LabError(
             say(
                 "The folder {folder} cannot be written: {error}",
-                folder=str(wanted),
+                folder=str(output or Path.cwd()),
                 error=error.strerror or str(error),
             )
         ) from error
     return wanted.resolve()
+
+
+def _of_its_own(name: str) -> Path:
+    """A folder that was not there: two calls in one second must not share one."""
+    number = 1
+    while True:
+        wanted = Path(name if number == 1 else f"{name}-{number}")
+        try:
+            wanted.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return wanted

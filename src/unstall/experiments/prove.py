@@ -105,8 +105,12 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         require_lab()
         rows = list(_rows(arguments))
-    except LabError as error:
+        _writable(arguments)
+    except (LabError, OSError) as error:
         print(f"prove: {error}", file=sys.stderr)
+        return 2
+    if not rows:
+        print("prove: nothing of that name is to be run", file=sys.stderr)
         return 2
     tasks = list(_tasks(rows, arguments))
     try:
@@ -122,15 +126,34 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0 if all(row.good for row in rows) else 1
 
 
+def _writable(arguments: argparse.Namespace) -> None:
+    """Whether what is to be written can be, before hours of runs rather than after them.
+
+    Raises:
+        OSError: it cannot.
+    """
+    for path in (arguments.json, arguments.markdown):
+        if path is not None:
+            with path.open("a", encoding="utf-8"):
+                pass
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
+    return number
+
+
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="unstall.experiments.prove")
     parser.add_argument("scenarios", nargs="*")
-    parser.add_argument("-n", type=int, default=10, help="runs of each")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at one time")
+    parser.add_argument("-n", type=_count, default=10, help="runs of each")
+    parser.add_argument("--jobs", type=_count, default=1, help="runs at one time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=("fault", "changes", "controls"))
     parser.add_argument("--change", action="append")
-    parser.add_argument("--steps", type=int)
+    parser.add_argument("--steps", type=_count)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path, help="write the table there")
     parser.add_argument("--keep", type=Path, help="keep the evidence of all runs there")

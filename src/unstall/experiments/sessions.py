@@ -110,7 +110,7 @@ def _settings(scenario: Scenario, request: Request) -> Settings:
     steps = request.steps
     if request.until is not None:
         found = _STEPS.match(request.until)
-        if found is None:
+        if found is None or not int(found[1]):
             raise LabError(
                 say(
                     "For a scenario --until is 'step>=N', not “{until}”.",
