@@ -6,7 +6,10 @@ from unstall.experiments.choose import _range, settings_for
 from unstall.experiments.folders import new_folder
 from unstall.experiments.library import all_scenarios, find
 from unstall.experiments.nurse import LabError
+from unstall.experiments.script_edit import plan_of
 from unstall.experiments.sessions import Request, confirm_scenario
+from unstall.experiments.telling import Teller
+from unstall.model.text import say
 
 
 @pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda one: one.name)
@@ -44,3 +47,18 @@ def test_calls_in_one_second_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda _form: "20260101-000000")
     assert len({new_folder(None, "x") for _ in range(3)}) == 3
+
+
+def test_a_path_that_is_no_text_is_told(tmp_path):
+    with pytest.raises(LabError, match="UTF-8"):
+        new_folder(tmp_path / "a\udcffb", "x")
+    with pytest.raises(LabError, match="UTF-8"):
+        plan_of(tmp_path / "a\udcffb.sh")
+
+
+def test_a_closed_standard_error_is_no_trouble(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    teller = Teller()
+    teller.begin("A1", say("as it is"))
+    teller("step", 3)
+    teller.note(say("as it is"))

@@ -1,5 +1,6 @@
 """Nothing of a run outlives it, however the process that started it ends."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from unstall.experiments import tree
+from unstall.experiments.nurse import Nurse
 from unstall.experiments.outcome import End
 from unstall.experiments.script_run import Until, run_script
 
@@ -141,6 +143,9 @@ def test_modules_in_the_users_folder_are_not_taken_for_ours(tmp_path, monkeypatc
     for name in ("json", "psutil", "unstall", "select", "torch", "random"):
         Path(f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
     Path("own.sh").write_text("echo step 1\n")
+    with Nurse() as nurse:  # its process loads torch: the one that is installed
+        if importlib.util.find_spec("torch") is not None:
+            nurse.open()
     done = run_script(
         Path("own.sh"), tmp_path, name="A1", until=Until(), stall=60, limit=60,
         environment={}, tell=lambda *_: None,

@@ -21,7 +21,7 @@ def new_folder(output: Path | None, name: str) -> Path:
     """
     try:
         if output is None:
-            return _of_its_own(f"unstall-{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+            return _of_its_own(f"unstall-{name}-{time.strftime('%Y%m%d-%H%M%S')}")
         wanted = output
         if wanted.exists() and any(wanted.iterdir()):
             raise LabError(
@@ -39,7 +39,7 @@ def new_folder(output: Path | None, name: str) -> Path:
                 error=error.strerror or str(error),
             )
         ) from error
-    return wanted.resolve()
+    return _spelled(wanted)
 
 
 def _of_its_own(name: str) -> Path:
@@ -52,4 +52,23 @@ def _of_its_own(name: str) -> Path:
         except FileExistsError:
             number += 1
         else:
-            return wanted
+            return _spelled(wanted)
+
+
+def _spelled(folder: Path) -> Path:
+    """The whole path.
+
+    Raises:
+        LabError: it holds bytes that are no text: reports name it.
+    """
+    whole = folder.resolve()
+    try:
+        str(whole).encode()
+    except UnicodeEncodeError as error:
+        raise LabError(
+            say(
+                "The path {folder} is not UTF-8: name another folder with --output.",
+                folder=repr(str(whole)),
+            )
+        ) from error
+    return whole

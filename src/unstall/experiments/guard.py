@@ -4,9 +4,6 @@ Processes of a script have sessions of their own and are not told when unstall i
 adopts whatever loses its parent, reads a pipe whose other end only unstall has, and when that
 closes it kills everything below it and removes the files that it was told of. It ends as the
 script's shell does, with its exit code or signal; SIGTERM is handed on to the shell's group.
-
-It is started with ``-c`` in Python's isolated mode (see :func:`command`): the folder in which the
-user is may hold modules of any name.
 """
 
 from __future__ import annotations
@@ -23,11 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unstall.experiments import tree
-
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from unstall.experiments.guard import main; main(sys.argv[2:])"
-)
+from unstall.experiments.own_python import running
 
 
 def command(words: Sequence[str], remove: Sequence[Path] = ()) -> list[str]:
@@ -38,19 +31,20 @@ def command(words: Sequence[str], remove: Sequence[Path] = ()) -> list[str]:
         remove: files and folders to remove if whoever started the guard ends before it.
     """
     paths = json.dumps([str(path.absolute()) for path in remove])
-    return [sys.executable, "-I", "-c", _START, json.dumps(sys.path), paths, *words]
+    return running("unstall.experiments.guard", paths, *words)
 
 
-def main(words: Sequence[str]) -> None:
+def main() -> None:
     """Run a command; the pipe is standard input. Does not return."""
-    remove = [Path(path) for path in json.loads(words[0])]
+    _, paths, *words = sys.argv
+    remove = [Path(path) for path in json.loads(paths)]
     segments = tree.segments()
     tree.adopt_orphans()
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         # handlers, not SIG_IGN: the command would inherit that
         signal.signal(number, lambda number, _frame: told.append(number))
-    process = subprocess.Popen(words[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
     shell = process.pid  # without the name above Popen would bury it in our place
     while (code := _buried(shell)) is None:
         if signal.SIGTERM in told:

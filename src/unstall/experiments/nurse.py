@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unstall.experiments import tree
+from unstall.experiments.own_python import running
 from unstall.model.text import Text, say
 
 
@@ -87,7 +88,7 @@ class Nurse:
             "PYTHONUNBUFFERED": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "unstall.experiments.nursery", PADDING],
+            running("unstall.experiments.nursery", PADDING),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

@@ -27,6 +27,7 @@ from unstall.experiments.closing import close
 from unstall.experiments.interrupts import stop_once
 from unstall.experiments.library import find
 from unstall.experiments.nurse import LabError, Nurse
+from unstall.experiments.own_python import running
 from unstall.experiments.runner import run_scenario
 from unstall.experiments.scenario import Settings
 from unstall.model.text import say
@@ -112,7 +113,7 @@ def run_task(task: Task, nurse: Nurse) -> Result:
 class _Worker:
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            running("unstall.experiments.prove_pool"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C comes to it from us, once

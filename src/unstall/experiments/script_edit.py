@@ -48,7 +48,10 @@ def plan_of(path: Path) -> tuple[str, Plan]:
         LabError: it cannot be read, or launches nothing that is known.
     """
     try:
+        str(path).encode()
         text = path.read_bytes().decode()
+    except UnicodeEncodeError as error:
+        raise LabError(say("The path {path} is not UTF-8.", path=repr(str(path)))) from error
     except OSError as error:
         raise LabError(
             say("{path} cannot be read: {error}", path=str(path), error=error.strerror or "?")

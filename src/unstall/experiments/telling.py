@@ -21,8 +21,8 @@ class Teller:
 
     def __init__(self, language: str = "en", quiet: bool = False) -> None:
         self.language = language
-        self.quiet = quiet
-        self.live = sys.stderr.isatty()
+        self.quiet = quiet or sys.stderr is None  # closed by whoever started this
+        self.live = not self.quiet and sys.stderr.isatty()
         self._open = False
         self._last = 0.0
         self._name = ""
