@@ -129,6 +129,9 @@ def test_a_stack_is_laid_over_another_and_only_brings_what_differs(tmp_path, whe
     announced = [text.split(" once,")[0] for text in told if "to download" in text]
     assert announced == ["installing engine==2.0", "installing helper==1.2,engine==2.0"]
     assert found.place == place_of(above, root)
+    mine, theirs = build(below, print, root=root).versions, found.versions
+    assert {name for name in theirs if theirs[name] != mine.get(name)} == {"helper"}
+    assert list(mine) == list(theirs)
     assert found.versions["helper"] == "1.2"
     assert found.versions["engine-cpu"] == "2.0"
     script = "import helper, engine_cpu; print(helper.version, engine_cpu.version)"

@@ -106,9 +106,7 @@ def build(recipe: Recipe, tell: Tell, *, root: Path | None = None) -> Environmen
     with _lock(place, tell):
         missing = _missing(recipe, place)
         _announce(recipe, place, missing, tell)
-        _make_venv(place, base, tell)
-        if below is not None:
-            (_packages(place) / BELOW).write_text(f"{_packages(below.place)}\n", encoding="utf-8")
+        _make_venv(place, base, tell, below)
         for step in missing:
             _take(step, recipe, place, tell)
         _write_down(place, tell)
@@ -120,7 +118,7 @@ def _installed(place: Path) -> Environment:
     return Environment(
         place=place,
         python=place / "venv" / "bin" / "python",
-        versions={normal(name): version for name, version in found.items()},
+        versions=dict(sorted((normal(name), version) for name, version in found.items())),
     )
 
 
@@ -256,12 +254,18 @@ def _answers(python: str, version: str) -> bool:
     return False
 
 
-def _make_venv(place: Path, base: str, tell: Tell) -> None:
-    if (place / "venv" / "bin" / "pip").exists():
+def _make_venv(place: Path, base: str, tell: Tell, below: Environment | None) -> None:
+    """A virtual environment; over another it has nothing of its own, not even pip."""
+    venv = place / "venv"
+    if below is None and (venv / "bin" / "pip").exists():
         return
-    tell(say("making a virtual environment with {python}", python=base))
-    shutil.rmtree(place / "venv", ignore_errors=True)
-    _run([base, "-m", "venv", str(place / "venv")], place, lambda _line: None)
+    if below is None or not list((venv / "lib").glob(f"python*/site-packages/{BELOW}")):
+        tell(say("making a virtual environment with {python}", python=base))
+        shutil.rmtree(venv, ignore_errors=True)
+        bare = ["--without-pip"] if below is not None else []
+        _run([base, "-m", "venv", *bare, str(venv)], place, lambda _line: None)
+    if below is not None:
+        (_packages(place) / BELOW).write_text(f"{_packages(below.place)}\n", encoding="utf-8")
 
 
 def _take(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
