@@ -46,6 +46,9 @@ def implied_programs(facts: Sequence[Fact], plan: Plan) -> tuple[Program, ...]:
             settings[fact.software].update(fact.settings)
             if fact.version:
                 versions.setdefault(fact.software, fact.version)
+    for software in [software for software, role in evidence if role == "rollout"]:
+        # an engine that is given a trainer's weights shows itself as any inference engine, too
+        evidence[(software, "rollout")] += evidence.pop((software, "inference"), 0)
     for (software, role), weight in sorted(evidence.items(), key=lambda item: (-item[1], item[0])):
         if weight < 2 or any(_is(program, software, role) for program in programs):
             continue

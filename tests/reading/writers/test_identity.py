@@ -68,6 +68,16 @@ Initializing distributed: GLOBAL_RANK: 2, MEMBER: 3/8
     assert (facts[8].size, facts[8].speaker.rank) == (8, 2)
 
 
+def test_a_server_that_is_given_weights_serves_a_trainer(read):
+    text = (
+        'INFO:     10.0.0.7:5311 - "POST /init_communicator/ HTTP/1.1" 200 OK\n'
+        'INFO:     10.0.0.7:5312 - "POST /init_communicator/ HTTP/1.1" 404 Not Found\n'
+        'INFO:     10.0.0.7:5313 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+    )
+    (fact,) = read(Identities, text)
+    assert (fact.software, fact.role, fact.place.line) == ("vllm", "rollout", 1)
+
+
 def test_a_loggers_name_is_told_once(read):
     text = "[NeMo I 2025-04-11 x] a\n[NeMo W 2025-04-11 x] b\n[INFO:swift] c\n"
     assert [fact.software for fact in read(LoggerNames, text)] == ["nemo", "ms-swift"]

@@ -133,6 +133,12 @@ def _trl_serve(line: Line, _: re.Match[str]) -> Fact | None:
     return Identity(**common(line), software="trl")
 
 
+def _weight_exchange(line: Line, _: re.Match[str]) -> Fact | None:
+    # TRL 0.16+ trl/scripts/vllm_serve.py and ms-swift 3.x swift/llm/infer/rollout.py: a server that
+    # is given a trainer's weights. Either serves vLLM
+    return Identity(**common(line), software="vllm", role="rollout")
+
+
 class Identities(Sentences):
     """Software that names itself on one line."""
 
@@ -202,6 +208,11 @@ class Identities(Sentences):
             "Uvicorn running on ",
             re.compile(r"Uvicorn running on https?://([\w.:\[\]-]{1,200}?):(\d{1,5})\b", re.ASCII),
             _uvicorn,
+        ),
+        Pattern(
+            "POST /init_communicator/ HTTP",
+            re.compile(r'"POST /init_communicator/ HTTP/[\d.]{1,5}" 2'),
+            _weight_exchange,
         ),
         Pattern("trl.scripts.vllm_serve", re.compile(r"trl\.scripts\.vllm_serve"), _trl_serve),
     )

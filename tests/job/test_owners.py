@@ -1,0 +1,28 @@
+"""Programs that a log shows without its launch script."""
+
+from __future__ import annotations
+
+from tests.making import place
+from unstall.job.owners import implied_programs
+from unstall.model.facts import Identity
+from unstall.model.plan import Plan
+
+
+def shown(*told: tuple[str, str | None]) -> list[tuple[str, str]]:
+    facts = [
+        Identity(place=place(number), quote="", software=software, role=role)
+        for number, (software, role) in enumerate(told, 1)
+    ]
+    return [(one.software, one.label) for one in implied_programs(facts, Plan())]
+
+
+def test_an_engine_that_is_given_weights_is_a_rollout_server() -> None:
+    """However often it shows itself as an engine: a rollout server is one, too."""
+    told = [("vllm", "inference")] * 5 + [("vllm", "rollout"), ("ms-swift", "trainer")]
+    assert sorted(shown(*told)) == [("ms-swift", "trainer"), ("vllm", "rollout server")]
+    assert shown(*[("vllm", "inference")] * 5) == [("vllm", "inference server")]
+
+
+def test_another_engine_beside_it_stays_what_it_is() -> None:
+    told = [("sglang", "inference")] * 2 + [("vllm", "rollout")]
+    assert sorted(shown(*told)) == [("sglang", "inference server"), ("vllm", "rollout server")]
