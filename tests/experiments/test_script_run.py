@@ -1,5 +1,7 @@
 """Runs of scripts: what counts as progress, as finished, as hung."""
 
+import time
+
 import pytest
 
 from unstall.experiments import script_run
@@ -57,6 +59,30 @@ def test_a_script_that_prints_for_ever_is_given_up(tmp_path, monkeypatch):
     done = run(tmp_path, "echo step 3\nyes\n")
     assert (done.outcome, done.step) == ("slow", 3)
     assert not (tmp_path / "run.raw").exists()
+    assert (tmp_path / "evidence" / "run.log").stat().st_size <= 4 << 20
+
+
+def test_the_log_stays_small_while_a_hang_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(script_run, "LARGEST", 4 << 20)
+    sizes = []
+
+    def look():
+        time.sleep(1)
+        sizes.append((tmp_path / "run.raw").stat().st_size)
+
+    script = tmp_path / "own.sh"
+    script.write_text("echo step 3\nsleep 4\nyes\n")
+    done = run_script(
+        script, tmp_path, name="A1", until=Until(), stall=4, limit=60, environment={},
+        tell=lambda *_: None, gather=look,
+    )  # fmt: skip
+    assert done.outcome in ("hung", "slow")
+    assert sizes[0] <= 4 << 20
+
+
+def test_the_last_lines_of_a_script_are_read(tmp_path):
+    done = run(tmp_path, "for i in $(seq 2000); do echo step $i; done; printf 'step 2001'\n")
+    assert (done.outcome, done.step) == ("finished", 2001)
 
 
 def test_seconds_that_pass_in_a_hang_do_not_finish_a_run(tmp_path):

@@ -15,6 +15,7 @@ import msgspec
 from unstall.experiments import evidence, guard, tree
 from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
+from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
 
 _STEPS = re.compile(
@@ -26,7 +27,7 @@ _BAR = re.compile(r"(?<!\d)(\d{1,9})/(\d{1,9}) \[", re.ASCII)
 
 
 #: Bytes of a run's log after which the run is given up: a loop that prints would fill the disk.
-LARGEST = 2 << 30
+LARGEST = 1 << 30
 
 
 class Until(msgspec.Struct, frozen=True):
@@ -128,15 +129,20 @@ def run_script(
     log = Log(raw, place / "run.log", "")
     seen: set[int] = set()
     pattern = re.compile(until.pattern) if until.pattern else None
-    with raw.open("wb") as output:
+    pump = Pump(raw, LARGEST)
+    try:
         process = subprocess.Popen(
             guard.command(["bash", str(script)], [script, raw, *remove]),
             stdin=subprocess.PIPE,  # its end tells the guard that this process has gone
-            stdout=output,
+            stdout=pump.write_end,
             stderr=subprocess.STDOUT,
             env={**environment, **os.environ},
             start_new_session=True,
         )
+    except BaseException:
+        pump.close()
+        raise
+    pump.started()
     tree.waited_elsewhere(process.pid)
 
     def others() -> list[int]:
@@ -150,6 +156,7 @@ def run_script(
     try:
         last = 0
         while True:
+            pump.check()
             lines = log.follow()
             steps.look(lines, log.rest)
             if steps.step != last:
@@ -170,6 +177,7 @@ def run_script(
                 running = len(others())
             if code is not None and (reached or not running or code or until == Until()):
                 running = len(others())
+                pump.settle()
                 said = False
                 for more in log.drain():
                     steps.look(more)
@@ -187,7 +195,7 @@ def run_script(
             if steps.idle > (stall if steps.started else max(stall, first)):
                 outcome = "hung"
                 break
-            if spent > limit or _size(raw) > LARGEST:
+            if spent > limit or pump.full:
                 break
             if not lines:
                 time.sleep(PAUSE)
@@ -209,6 +217,7 @@ def run_script(
             process.wait(10)
         if process.stdin is not None:
             process.stdin.close()
+        pump.close()
         tree.reap()
         removed = tree.remove_segments(segments, seen)
     raw.unlink(missing_ok=True)
@@ -231,12 +240,6 @@ def run_script(
 def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
-
-
-def _size(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        return path.stat().st_size
-    return 0
 
 
 def _is_python(pid: int) -> bool:
