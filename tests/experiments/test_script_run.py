@@ -40,6 +40,18 @@ def test_what_is_still_being_written_of_a_line_is_told(tmp_path):
     assert (log.follow(), log.rest) == (["one"], "tw")
 
 
+def test_the_rest_of_a_log_is_copied_as_it_is(tmp_path):
+    (tmp_path / "raw").write_bytes(b"one\ntw")
+    log = Log(tmp_path / "raw", tmp_path / "run.log", "")
+    log.follow()
+    with (tmp_path / "raw").open("ab") as file:
+        file.write(b"o\r\n\xff three")
+    log.copy()
+    log.copy()
+    assert (tmp_path / "run.log").read_bytes() == b"one\ntwo\r\n\xff three"
+    assert log.finish() == []
+
+
 def test_draining_ends_although_more_is_written_meanwhile(tmp_path):
     """A program that prints faster than it is read must not hold up the end of its run."""
     raw = tmp_path / "raw"

@@ -79,6 +79,23 @@ class Log:
             self._write(last)
             yield last
 
+    def copy(self) -> None:
+        """Put what is left into the merged file as it is: nobody waits for its lines.
+
+        A million short lines take seconds to look at. Without a prefix only.
+        """
+        if self.merged is None or self.prefix or not self.path.exists():
+            return
+        with self.path.open("rb") as source, self.merged.open("ab") as target:
+            target.write(self._rest)
+            self._rest = b""
+            source.seek(self._offset)
+            left = self.path.stat().st_size - self._offset
+            while left > 0 and (data := source.read(min(CHUNK, left))):
+                target.write(data)
+                self._offset += len(data)
+                left -= len(data)
+
     def finish(self) -> list[str]:
         """What is left in one."""
         return [line for piece in self.drain() for line in piece]

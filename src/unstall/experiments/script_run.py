@@ -206,8 +206,7 @@ def run_script(
             has_stacks = evidence.stacks(alive, place / "stacks.txt")
             if gather is not None:
                 gather()
-        for _ in log.drain():
-            pass
+        log.copy()
     finally:
         seen.update(pid for pid in tree.below(os.getpid()) if pid not in before)
         process.terminate()
