@@ -15,8 +15,8 @@ SCENARIO = Scenario(
     title=say("a decision that each rank makes for itself"),
     about=say(
         "Each rank compares its own smoothed loss with a threshold and gathers statistics each "
-        "time it has fallen by a tenth. The ranks see different data: one of them gets there first and waits in "
-        "an operation that the others do not call."
+        "time it has fallen by a tenth. The ranks see different data: one of them gets there "
+        "first and waits in an operation that the others do not call."
     ),
     module="rank_branch",
     changes=(
