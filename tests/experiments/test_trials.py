@@ -84,3 +84,14 @@ def test_a_failure_diagnosed_as_something_else_is_another_trouble():
         )  # fmt: skip
 
     assert compare(one, say("as it is"), say("changed"), count=3).answer == "unclear"
+
+
+def test_neither_side_always_comes_first():
+    order = []
+
+    def outcomes(side, number):
+        order.append(f"{side}{number}")
+        return ("hung", 1) if side == "A" else ("finished", 9)
+
+    ask(outcomes, count=3)
+    assert order == ["A1", "B1", "B2", "A2", "A3", "B3"]

@@ -122,7 +122,9 @@ def compare(
     a: list[Run] = []
     b: list[Run] = []
     for number in range(1, (count or MOST) + 1):
-        for side, runs in (("A", a), ("B", b)):
+        # every other time B first, so that what one run leaves behind favours neither
+        for side in "AB" if number % 2 else "BA":
+            runs = a if side == "A" else b
             done = run(side, number)
             runs.append(done)
             if tell is not None:
