@@ -405,6 +405,18 @@ def _started(*parts: tuple[str, str, bool]) -> list[str]:
     return [f"{one.label} {one.place.source}" for one in read_plan(scripts).programs]
 
 
+@pytest.mark.parametrize("there", ["ssh -p 22 node1", "pdsh -w node1"])
+def test_another_machines_shell_has_none_of_this_ones_variables(there: str) -> None:
+    script = (
+        "export NCCL_DEBUG=INFO\n"
+        f'MASTER_PORT=29511 {there} "WANDB_MODE=offline torchrun --nproc_per_node 2 a.py"\n'
+        "torchrun --nproc_per_node 2 b.py\n"
+    )
+    far, near = plan(script).programs
+    assert set(far.environment) == {"WANDB_MODE"}
+    assert set(near.environment) == {"NCCL_DEBUG"}
+
+
 def test_what_a_script_starts_and_a_log_shows_is_one_program() -> None:
     """The script tells more (its variables), whichever comes first."""
     script = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from unstall.launch import wrappers
 from unstall.launch.calls import Call, Outer, Variable, flat
 from unstall.launch.outputs import _Outputs
@@ -10,6 +12,10 @@ from unstall.launch.strings import Pieces, Unknown, as_value, compact, join, kno
 from unstall.launch.syntax import parse
 from unstall.model.facts import Place
 from unstall.model.plan import Value
+
+#: What starts a shell on another machine, without this one's environment (OpenSSH's ``SendEnv`` is
+#: empty by default, ssh_config(5); pdsh starts ssh or rsh).
+_ELSEWHERE = ("ssh", "pdsh")
 
 
 class _Externals(_Outputs):
@@ -43,6 +49,13 @@ class _Externals(_Outputs):
             peeled.name == "docker" and any(o in ("-d", "--detach") for o, _ in peeled.options)
         )
         self.background += background
+        here = self.variables
+        if peeled.name in _ELSEWHERE:
+            # as a shell variable a text still shows what it was; the program does not receive it
+            self.variables = {
+                name: msgspec.structs.replace(variable, exported=False)
+                for name, variable in here.items()
+            }
         try:
             inner = expanded[peeled.start :]
             if not inner:
@@ -60,6 +73,7 @@ class _Externals(_Outputs):
             self.external_inner(inner, place, feed)
         finally:
             self.background -= background
+            self.variables = here
             self.outer.pop()
             for name, variable in before.items():
                 if variable is None:
