@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +89,43 @@ def test_a_script_that_never_starts(tmp_path):
 
 def test_a_scenario_or_a_script_must_be_named():
     assert unstall("confirm").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["late-saving", "--set", "trainer.lr=1"], "--script"),
+        (["late-saving", "--env", "A=1"], "--script"),
+        (["late-saving", "--script", "x.sh"], "not both"),
+        (["--script", "x.sh", "--change", "sharded-save"], "for scenarios"),
+    ],
+)
+def test_what_belongs_to_the_other_way_is_not_passed_over(words, told):
+    done = unstall("confirm", *words)
+    assert done.returncode == 2
+    assert told in done.stderr.decode()
+
+
+def test_a_default_time_out_is_no_flag(script):
+    """NCCL's default stands in the plan without a flag; nothing of it may reach the command."""
+    script.write_text("torchrun --nproc_per_node 2 train.py --lr 1\n")
+    done = confirm(script, "--set", "trainer.lr=2", "--timeout", "30")
+    assert done.returncode == 2
+    assert "has a flag for the time-out" in done.stderr.decode()
+
+
+def test_a_fix_with_a_place_to_fill_is_not_run():
+    """The first server's port is the user's to choose: such a fix is told, not tried."""
+    from unstall.experiments.script_edit import plan_of
+    from unstall.experiments.script_sessions import Request, _candidates
+
+    root = Path(__file__).parents[2] / "examples" / "rollout-hang"
+    request = Request(
+        script=root / "launch.sh", report=(str(root / "train.log"),), until_confirmed=True
+    )
+    found = _candidates(request, plan_of(request.script)[1])
+    assert found
+    assert not any("PORT" in value for one in found for e in one.edits for value in e.set.values())
 
 
 def test_an_unknown_change_names_those_there_are():

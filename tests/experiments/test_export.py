@@ -1,6 +1,8 @@
 """A scenario as one file."""
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
@@ -52,3 +54,15 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(LabError, match="exists already"):
         export_scenario(scenario, settings_for(scenario), target)
     assert target.read_text() == "mine"
+
+
+def test_a_change_of_another_name_is_refused(tmp_path):
+    """It would switch the fault off and so “prove” what nobody did."""
+    scenario = find("two-group-order")[0]
+    export_scenario(scenario, settings_for(scenario), tmp_path / "x.py")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "x.py", "--change", "nosuch"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "same-order" in done.stderr

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from unstall.causes.base import FAIR, STRONG, evidence, ranks_text
+from unstall.causes.activity import RankStack, standing
+from unstall.causes.base import FAIR, STRONG, evidence, excerpt, origin_of, ranks_text
 from unstall.causes.divergence import Divergence, Side
-from unstall.model.findings import Evidence
+from unstall.causes.reasons import boilerplate, no_network_trouble
+from unstall.job import Job
+from unstall.model.findings import Collective, Evidence, Finding, Fix
 from unstall.model.text import Text, say
 from unstall.stacks.order import Ahead, further_on
 
@@ -61,3 +64,73 @@ def behind_evidence(divergence: Divergence) -> list[Evidence]:
 def first_of_two(side: Side) -> Text:
     """Its ranks, where another side is told after it."""
     return ranks_text(side.ranks) if side.ranks else say("one rank")
+
+
+def behind_a_step(job: Job, fixes: tuple[Fix, ...]) -> Finding | None:
+    """One rank in a collective behind the line at which another is in a step.
+
+    Where DistributedDataParallel reduces gradients inside the backward pass no frame shows a
+    collective: the rank that is in the step stands in autograd, computing or waiting.
+    """
+    if job.blocked:
+        return None
+    seen = standing(job)
+    ranks = {one.rank for one in (*seen.together, *seen.apart)}
+    for left in seen.together:
+        if left.wait.kind != "collective" or (left.rank == 0 and len(ranks) > 2):
+            continue  # rank 0 alone may be on a branch of its own
+        if left.activity is not None and left.activity.kind != "metrics":
+            continue
+        for inside in seen.apart:
+            if inside.activity is None or inside.activity.kind not in ("gradients", "forward"):
+                continue
+            ahead = further_on(left.calls, inside.calls)
+            if ahead is not None:
+                return _finding(job, left, inside, ahead, fixes)
+    return None
+
+
+def _finding(
+    job: Job, left: RankStack, inside: RankStack, ahead: Ahead, fixes: tuple[Fix, ...]
+) -> Finding:
+    program = job.owner(left.stack) or job.trainer
+    waits = left.wait.frame.function if left.wait.frame is not None else "collective"
+    return Finding(
+        cause="uneven-batches",
+        summary=say(
+            "{left} has left the loop and waits in {op}; {inside} is still in a step of it: they "
+            "had different numbers of batches, unless it is only slower.",
+            left=left.who,
+            op=waits,
+            inside=inside.who,
+        ),
+        support=(
+            evidence(
+                say(
+                    "both are in {function} ({file}), {left} further down (line {line}) than "
+                    "{inside} (line {other}), which computes a step",
+                    function=ahead.function,
+                    file=ahead.name,
+                    left=left.who,
+                    line=ahead.line,
+                    inside=inside.who,
+                    other=ahead.other,
+                ),
+                STRONG,
+                left.stack,
+            ),
+        ),
+        fixes=fixes,
+        next_step=say(
+            "take the stacks again after a minute: the same lines prove a hang rather than a slow "
+            "rank; then count the batches of each rank, or look at the recorder's dumps of all"
+        ),
+        origin=origin_of(program, (left.rank,) if left.rank is not None else ())
+        if program is not None
+        else None,
+        collective=Collective(waits),
+        waiting_ranks=(inside.rank,) if inside.rank is not None else (),
+        exonerated=(*no_network_trouble(job), *boilerplate(job)),
+        excerpts=(excerpt(left.stack, "origin"), excerpt(inside.stack, "messenger")),
+        ceiling=0.75,  # one set of stacks does not tell slow from stuck
+    )

@@ -29,7 +29,7 @@ from unstall.causes.divergence import (
     loop_ends,
     splits,
 )
-from unstall.causes.further_on import behind_evidence, first_of_two
+from unstall.causes.further_on import behind_a_step, behind_evidence, first_of_two
 from unstall.causes.reasons import (
     began,
     began_evidence,
@@ -57,6 +57,10 @@ def examine(job: Job) -> Iterable[Finding]:
             if finding is not None:
                 yield finding
                 return
+    finding = behind_a_step(job, _fixes())
+    if finding is not None:
+        yield finding
+        return
     for blocked in job.blocked:
         if blocked.program is None or blocked.program.role == "trainer":
             finding = _ended(job, blocked)

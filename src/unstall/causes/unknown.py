@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from unstall.causes.activity import standing
 from unstall.causes.base import (
     STRONG,
     WEAK,
@@ -86,6 +87,9 @@ def examine(job: Job) -> Iterable[Finding]:
     doubts = conflicts + [
         one for one in job.plan.judgements if one.judgement == "suspicious" and one.concerns
     ]
+    if fact is None and (waits := _waits(job)) is not None:
+        yield waits
+        return
     if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
         yield _contradicted(conflicts)
     if fact is not None:
@@ -104,6 +108,43 @@ def examine(job: Job) -> Iterable[Finding]:
             started_at=job.chronology.with_year(fact.moment),
             excerpts=(excerpt(fact, "messenger"),),
         )
+
+
+def _waits(job: Job) -> Finding | None:
+    """What stacks alone show where nothing else speaks: some wait in a collective, others do not.
+
+    Whoever takes stacks has a reason, and one set of them does not tell slow from stuck.
+    """
+    seen = standing(job)
+    if not seen.together or not seen.apart:
+        return None
+    first, other = seen.together[0], seen.apart[0]
+    return Finding(
+        cause="unknown",
+        summary=say(
+            "{who} waits in a collective and {other} is elsewhere; one set of stacks does not tell "
+            "whether it is slow or stuck.",
+            who=first.who,
+            other=other.who,
+        ),
+        support=(
+            evidence(
+                say(
+                    "{count} of {all} processes are in a collective",
+                    count=len(seen.together),
+                    all=len(seen.together) + len(seen.apart),
+                ),
+                WEAK,
+                first.stack,
+            ),
+        ),
+        next_step=say(
+            "take the stacks again after a minute: the rank whose lines are the same and that is "
+            "in no collective is the one that the others wait for"
+        ),
+        origin=origin_of(owner, ()) if (owner := job.owner(first.stack)) is not None else None,
+        excerpts=(excerpt(other.stack, "origin"), excerpt(first.stack, "messenger")),
+    )
 
 
 def _headline(fact: Fact) -> Text:

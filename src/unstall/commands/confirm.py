@@ -173,8 +173,25 @@ def confirm(
 
     stop_once()
     try:
-        if (name is None) == (script is None):
+        if name is not None and script is not None:
+            typer.echo("unstall: a scenario or --script, not both", err=True)
+            raise typer.Exit(2)
+        if name is None and script is None:
             typer.echo("unstall: name a scenario, or a script with --script", err=True)
+            raise typer.Exit(2)
+        if script is None and (set_ or unset or env):
+            typer.echo(
+                "unstall: --set, --unset and --env change a script (--script); a scenario has "
+                "changes of its own (--change)",
+                err=True,
+            )
+            raise typer.Exit(2)
+        if script is not None and change is not None:
+            typer.echo(
+                "unstall: --change is for scenarios; a script is changed by --set, --unset and "
+                "--env",
+                err=True,
+            )
             raise typer.Exit(2)
         if script is not None and backend is not Backend.auto:
             typer.echo("unstall: --backend is for scenarios; a script says its own", err=True)

@@ -225,7 +225,7 @@ def _run(
     from unstall.experiments.telling import Teller
     from unstall.model.text import say
 
-    teller = Teller(language, quiet=as_json)
+    teller = Teller(language)
     if choice is not None:
         ready = choice.prepare(teller.note)
         folder = new_folder(output, scenario.name)

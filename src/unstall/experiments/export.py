@@ -41,6 +41,7 @@ import types
 from pathlib import Path
 
 PROGRAMS = {programs!r}
+CHANGES = {changes!r}
 SETTINGS = {settings!r}
 STALL, MODULE = {stall!r}, {module!r}
 '''
@@ -137,7 +138,7 @@ def start(folder, settings):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\\n")[0])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--change", action="append", default=[])
+    parser.add_argument("--change", action="append", default=[], choices=CHANGES)
     parser.add_argument("--no-fault", action="store_true")
     parser.add_argument("--steps", type=int, default=SETTINGS["steps"])
     parser.add_argument("--seed", type=int, default=SETTINGS["seed"])
@@ -231,6 +232,7 @@ def exported(scenario: Scenario, settings: Settings, name: str) -> str:
         version=__version__,
         name=scenario.name,
         seed=settings.seed,
+        changes=[one.name for one in scenario.changes],
         programs=[(s.name, s.role, s.ranks, s.service) for s in scenario.programs],
         settings=msgspec.to_builtins(msgspec.structs.replace(settings, backend="gloo")),
         module=f"{_PACKAGE}.{scenario.module}",

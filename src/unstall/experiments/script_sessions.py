@@ -26,6 +26,9 @@ from unstall.model.text import Text, say, verbatim
 
 _STEPS = re.compile(r"\s*step\s*>=?\s*(\d{1,9})\s*\Z")
 
+#: A value that stands for one which the user is to choose: ``PORT1 PORT2``.
+_TO_FILL = re.compile(r"\b(?:PORT|HOST|NODE|ADDRESS)\d?\b")
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asked for; see :func:`unstall.commands.confirm.confirm`."""
@@ -68,7 +71,7 @@ def confirm_script(request: Request, out: TextIO) -> int:
     base = script_edit.apply(text, plan, shortened) if shortened else text
     changed = [script_edit.apply(text, plan, _merged(shortened, one.edits)) for one in candidates]
     folder = new_folder(request.output, request.script.stem)
-    teller = Teller(request.language, quiet=request.as_json)
+    teller = Teller(request.language)
     if shortened:
         teller.note(
             say(
@@ -150,7 +153,9 @@ def _candidates(request: Request, plan: Plan) -> list[Candidate]:
     for ranked in found.causes:
         for fix in ranked.finding.fixes:
             own = script_edit.edits_of(plan, fix.change) if fix.change is not None else None
-            if own is not None and (own.set or own.unset or own.env):
+            if own is None or any(_TO_FILL.search(value) for value in own.set.values()):
+                continue  # told in words, or with a place that only the user can fill
+            if own.set or own.unset or own.env:
                 candidates.append(Candidate(fix.text, (own,)))
     if not candidates:
         raise LabError(
@@ -171,6 +176,8 @@ def _shortened(plan: Plan, seconds: float | None) -> list[Edits]:
         for timeout in program.timeouts:
             if timeout.reaches != "process groups" or timeout.name.isupper():
                 continue
+            if " " in timeout.name:
+                continue  # a library's default, which no flag stands for
             scale = 1000.0
             with_value = timeout.value.text
             if timeout.milliseconds and with_value.replace(".", "", 1).isdigit():

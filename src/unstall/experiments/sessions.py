@@ -63,7 +63,7 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     scenario = choice.scenario if choice is not None else scenario_named(request.name)
     changes = _changes(scenario, request)
     settings = _settings(scenario, request)
-    teller = Teller(request.language, quiet=request.as_json)
+    teller = Teller(request.language)
     if choice is None:
         require_lab()
     ready = choice.prepare(teller.note, tuple(changes)) if choice is not None else None

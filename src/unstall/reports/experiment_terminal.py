@@ -41,7 +41,7 @@ class Page:
             return
         grid = Table.grid(padding=(0, 2))
         grid.add_column(width=13, style="bold")
-        grid.add_column()
+        grid.add_column(overflow="fold")  # a path that is cut cannot be copied
         for number, text in enumerate(texts):
             grid.add_row(self.words(label) if number == 0 else "", text)
         self.console.print(grid)
