@@ -47,7 +47,10 @@ def test_a_flag_of_a_script_is_confirmed_and_the_script_untouched(script):
     assert "+" + before.splitlines()[1].replace("true", "false") in content["patch"]
     assert script.read_text() == before
     assert sorted(p.name for p in script.parent.iterdir()) == ["launch.sh", "out", "train.py"]
-    assert (script.parent / "out" / "A1" / "evidence" / "run.log").exists()
+    evidence = {side: script.parent / "out" / side / "evidence" for side in ("A1", "B1")}
+    assert (evidence["A1"] / "run.log").exists()
+    assert (evidence["A1"] / "launch.sh").read_text() == before
+    assert (evidence["B1"] / "launch.sh").read_text() == before.replace("true", "false")
 
 
 def test_until_a_step(script):

@@ -240,9 +240,13 @@ def _compare(
     def run(side: str, number: int) -> Run:
         name = f"{side}{number}"
         place = folder / name
-        place.mkdir(parents=True)
+        (place / "evidence").mkdir(parents=True)
+        # the diagnosis of a hang reads what was started, as it was started
+        own = text_a if side == "A" else text_b
+        shown = f"launch{request.script.suffix or '.sh'}"
+        (place / "evidence" / shown).write_text(own, encoding="utf-8")
         teller.begin(name, label_a if side == "A" else candidate.label)
-        with _copy(request.script, text_a if side == "A" else text_b, side) as path:
+        with _copy(request.script, own, side) as path:
             done = run_script(
                 path,
                 place,
