@@ -214,4 +214,5 @@ ENGINES = Level(
         limit=7200.0,
     ),
     script=_engines,
+    first=240.0,  # they start within a minute, and may hang in the call that warms up
 )
