@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unstall.causes.activity import RankStack, standing
+from unstall.causes.activity import RankStack, Standing
 from unstall.causes.base import FAIR, STRONG, evidence, excerpt, origin_of, ranks_text
 from unstall.causes.divergence import Divergence, Side
 from unstall.causes.reasons import boilerplate, no_network_trouble
@@ -45,20 +45,25 @@ def behind_evidence(divergence: Divergence) -> list[Evidence]:
     left, inside, ahead = found
     return [
         evidence(
-            say(
-                "both are in {function} ({file}), {left} further down (line {line}) than {inside} "
-                "(line {other}), which computes a step",
-                function=ahead.function,
-                file=ahead.name,
-                left=first_of_two(left),
-                line=ahead.line,
-                inside=inside.who,
-                other=ahead.other,
-            ),
+            _further_down(ahead, first_of_two(left), inside.who),
             STRONG if left.ranks else FAIR,  # it may be rank 0, on a branch of its own
             left.fact,
         )
     ]
+
+
+def _further_down(ahead: Ahead, left: Text, inside: Text) -> Text:
+    """Where the two part."""
+    return say(
+        "both are in {function} ({file}), {left} further down (line {line}) than {inside} "
+        "(line {other}), which computes a step",
+        function=ahead.function,
+        file=ahead.name,
+        left=left,
+        line=ahead.line,
+        inside=inside,
+        other=ahead.other,
+    )
 
 
 def first_of_two(side: Side) -> Text:
@@ -66,7 +71,7 @@ def first_of_two(side: Side) -> Text:
     return ranks_text(side.ranks) if side.ranks else say("one rank")
 
 
-def behind_a_step(job: Job, fixes: tuple[Fix, ...]) -> Finding | None:
+def behind_a_step(job: Job, seen: Standing, fixes: tuple[Fix, ...]) -> Finding | None:
     """One rank in a collective behind the line at which another is in a step.
 
     Where DistributedDataParallel reduces gradients inside the backward pass no frame shows a
@@ -74,7 +79,6 @@ def behind_a_step(job: Job, fixes: tuple[Fix, ...]) -> Finding | None:
     """
     if job.blocked:
         return None
-    seen = standing(job)
     ranks = {one.rank for one in (*seen.together, *seen.apart)}
     for left in seen.together:
         if left.wait.kind != "collective" or (left.rank == 0 and len(ranks) > 2):
@@ -106,16 +110,7 @@ def _finding(
         ),
         support=(
             evidence(
-                say(
-                    "both are in {function} ({file}), {left} further down (line {line}) than "
-                    "{inside} (line {other}), which computes a step",
-                    function=ahead.function,
-                    file=ahead.name,
-                    left=left.who,
-                    line=ahead.line,
-                    inside=inside.who,
-                    other=ahead.other,
-                ),
+                _further_down(ahead, left.who, inside.who),
                 STRONG,
                 left.stack,
             ),

@@ -51,13 +51,14 @@ def examine(job: Job) -> Iterable[Finding]:
         if split.small_and_large:
             yield _split(job, split)
             return
-    for divergence in divergences(job, standing(job)):
+    seen = standing(job)
+    for divergence in divergences(job, seen):
         if not divergence.exchanges:
             finding = _diverged(job, divergence)
             if finding is not None:
                 yield finding
                 return
-    finding = behind_a_step(job, _fixes())
+    finding = behind_a_step(job, seen, _fixes())
     if finding is not None:
         yield finding
         return

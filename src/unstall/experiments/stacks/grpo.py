@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from unstall.experiments.runner import free_port
-from unstall.experiments.scenario import Apart, Change, Scenario, Settings, Waits
+from unstall.experiments.scenario import Change, Scenario, Settings
 from unstall.experiments.stacks.environment import Environment
-from unstall.experiments.stacks.levels import ENGINES, Level, exports, inside
+from unstall.experiments.stacks.launches import SIZE_TEXTS, await_port, command, head, serving
+from unstall.experiments.stacks.levels import ENGINES, IN_PROCESS, INDEPENDENT, Level, inside
 from unstall.model.text import say
 
 
@@ -55,51 +55,30 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
     ]  # fmt: skip
     parts = [
         "#!/bin/bash\n# ms-swift's GRPO trainer and its rollout server, on a CPU\n",
-        exports(
+        head(
+            environment,
+            settings,
             {
-                "PATH": f"{environment.python.parent}:/usr/local/bin:/usr/bin:/bin",
-                "PYTHONPATH": f"{inside('bridges')}:{inside('')}",
                 "USE_HF": "1",
                 "MODELSCOPE_OFFLINE": "1",
-                "no_proxy": "*",
                 "UNSTALL_DEVICES": str(1 if apart else engines),
-                "UNSTALL_SEED": str(settings.seed),
-            }
+            },
         ),
-        'export TMPDIR="${UNSTALL_STATE_FOLDER:-/tmp}"\n',
-        'cd "$TMPDIR"\n',
     ]
-    images = f"{sizes['kilopixels']:g},{sizes['spread']:g},{every}"
     # not bound to cores: in ms-swift 4 each engine would take itself for the first one
     bind = "|".join("all" for _ in range(1 if apart else engines))
-    before = "VLLM_ENABLE_V1_MULTIPROCESSING=0 " if "in-process" in settings.changes else ""
     for number, port in enumerate(ports):
         parts.append(
-            f"{before}UNSTALL_FORK=1 UNSTALL_IMAGES={images} "
-            f"VLLM_CPU_OMP_THREADS_BIND={shlex.quote(bind)} \\\n"
-            f"{_lines(server)} \\\n  --port {port} &\n"
+            f"UNSTALL_FORK=1 {serving(settings, every, bind)} \\\n"
+            f"{command(server)} \\\n  --port {port} &\n"
             f"server{number}=$!\n"
         )
-    parts += [
-        f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do\n"
-        f"  kill -0 $server{number} || exit 1\n"
-        "  sleep 1\n"
-        "done\n"
-        for number, port in enumerate(ports)
-    ]
+    parts += [await_port(port, f"server{number}") for number, port in enumerate(ports)]
     parts.append(
         f"ACCELERATE_USE_CPU=true NPROC_PER_NODE={settings.ranks} MASTER_PORT={master} \\\n"
-        f"{_lines(trainer)}\n"
+        f"{command(trainer)}\n"
     )
     return "".join(parts)
-
-
-def _lines(words: list[str]) -> str:
-    """A command with a flag on each line."""
-    found = " ".join(words[:2])
-    for word in words[2:]:
-        found += (" \\\n  " if word.startswith("--") else " ") + shlex.quote(word)
-    return found
 
 
 GRPO = Level(
@@ -117,21 +96,12 @@ GRPO = Level(
         module="",
         programs=(),
         changes=(
-            Change(
-                "independent-engines",
-                say("engines that share no group: several servers of one engine each"),
-            ),
+            INDEPENDENT,
             Change(
                 "async-engine",
                 say("asynchronous engines with a coordinator (--vllm_use_async_engine true)"),
             ),
-            Change(
-                "in-process",
-                say(
-                    "each engine in its front end's process, stepping only when all is submitted "
-                    "(VLLM_ENABLE_V1_MULTIPROCESSING=0)"
-                ),
-            ),
+            IN_PROCESS,
             Change(
                 "upstream-fix",
                 say(
@@ -141,11 +111,7 @@ GRPO = Level(
                 stack="ms-swift==4.3.0,vllm==0.11.0",
             ),
         ),
-        fingerprint=(
-            Waits("EngineCore", "num_tokens_across_dp"),
-            Waits("EngineCore", "_process_input_queue"),
-            Apart("15", ((1, 0), (0, 0)), "all_reduce", "rollout"),
-        ),
+        fingerprint=ENGINES.scenario.fingerprint,
         ranks=2,
         least=1,
         most=6,
@@ -157,14 +123,7 @@ GRPO = Level(
             "kilopixels": 3000,
             "spread": 1.0,
         },
-        size_texts={
-            **{
-                name: text
-                for name, text in ENGINES.scenario.size_texts.items()
-                if name not in ("prompts", "pause")
-            },
-            "batch": say("completions of each trainer rank a step"),
-        },
+        size_texts=SIZE_TEXTS,
         steps=60,
         long_steps=1000,
         by=60,

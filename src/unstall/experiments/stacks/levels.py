@@ -135,6 +135,18 @@ def _engines(environment: Environment, settings: Settings, model: Path) -> str:
     )
 
 
+INDEPENDENT = Change(
+    "independent-engines",
+    say("engines that share no group: several servers of one engine each"),
+)
+IN_PROCESS = Change(
+    "in-process",
+    say(
+        "each engine in its front end's process, stepping only when all is submitted "
+        "(VLLM_ENABLE_V1_MULTIPROCESSING=0)"
+    ),
+)
+
 ENGINES = Level(
     packages=("vllm",),
     scenario=Scenario(
@@ -150,22 +162,13 @@ ENGINES = Level(
         module="",
         programs=(),
         changes=(
-            Change(
-                "independent-engines",
-                say("engines that share no group: several servers of one engine each"),
-            ),
+            INDEPENDENT,
             Change("hold-wave-open", say("a wave does not end while a front end still submits")),
             Change(
                 "preprocess-first",
                 say("each front end prepares everything, then submits in one go"),
             ),
-            Change(
-                "in-process",
-                say(
-                    "each engine in its front end's process, stepping only when all is submitted "
-                    "(VLLM_ENABLE_V1_MULTIPROCESSING=0)"
-                ),
-            ),
+            IN_PROCESS,
         ),
         controls=(
             Control(

@@ -10,13 +10,13 @@ https://github.com/huggingface/trl/pull/5214.
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from unstall.experiments.runner import free_port
-from unstall.experiments.scenario import Apart, Change, Scenario, Settings, Waits
+from unstall.experiments.scenario import Change, Scenario, Settings
 from unstall.experiments.stacks.environment import Environment
-from unstall.experiments.stacks.levels import ENGINES, Level, exports, inside
+from unstall.experiments.stacks.launches import SIZE_TEXTS, await_port, command, head, serving
+from unstall.experiments.stacks.levels import ENGINES, IN_PROCESS, Level, inside
 from unstall.model.text import say
 
 
@@ -46,40 +46,19 @@ def _script(environment: Environment, settings: Settings, model: Path) -> str:
         "--use_cpu", "true", "--ddp_backend", "gloo",
     ]  # fmt: skip
     bind = "|".join(str(one % 2) for one in range(tensor * data))
-    images = f"{sizes['kilopixels']:g},{sizes['spread']:g},1"
-    before = "VLLM_ENABLE_V1_MULTIPROCESSING=0 " if "in-process" in settings.changes else ""
     return (
         "#!/bin/bash\n# TRL's GRPO trainer and its vLLM server, on a CPU\n"
-        + exports(
-            {
-                "PATH": f"{environment.python.parent}:/usr/local/bin:/usr/bin:/bin",
-                "PYTHONPATH": f"{inside('bridges')}:{inside('')}",
-                "no_proxy": "*",
-                "TORCH_COMPILE_DISABLE": "1",
-                "UNSTALL_DEVICES": str(engines),
-                "UNSTALL_SEED": str(settings.seed),
-                "UNSTALL_GROUP_PORT": str(group),
-            }
+        + head(
+            environment,
+            settings,
+            {"UNSTALL_DEVICES": str(engines), "UNSTALL_GROUP_PORT": str(group)},
         )
-        + 'export TMPDIR="${UNSTALL_STATE_FOLDER:-/tmp}"\n'
-        + 'cd "$TMPDIR"\n'
-        + f"{before}UNSTALL_IMAGES={images} VLLM_CPU_OMP_THREADS_BIND={shlex.quote(bind)} \\\n"
-        + f"{_lines(server)} &\n"
+        + f"{serving(settings, 1, bind)} \\\n"
+        + f"{command(server)} &\n"
         + "server=$!\n"
-        + f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do\n"
-        + "  kill -0 $server || exit 1\n"
-        + "  sleep 1\n"
-        + "done\n"
-        + f"ACCELERATE_USE_CPU=true \\\n{_lines(trainer)}\n"
+        + await_port(port, "server")
+        + f"ACCELERATE_USE_CPU=true \\\n{command(trainer)}\n"
     )
-
-
-def _lines(words: list[str]) -> str:
-    """A command with a flag on each line."""
-    found = " ".join(words[:2])
-    for word in words[2:]:
-        found += (" \\\n  " if word.startswith("--") else " ") + shlex.quote(word)
-    return found
 
 
 TRL = Level(
@@ -101,19 +80,9 @@ TRL = Level(
                 "tensor-parallel",
                 say("one engine over all devices (--tensor_parallel_size instead of data)"),
             ),
-            Change(
-                "in-process",
-                say(
-                    "each engine in its front end's process, stepping only when all is submitted "
-                    "(VLLM_ENABLE_V1_MULTIPROCESSING=0)"
-                ),
-            ),
+            IN_PROCESS,
         ),
-        fingerprint=(
-            Waits("EngineCore", "num_tokens_across_dp"),
-            Waits("EngineCore", "_process_input_queue"),
-            Apart("15", ((1, 0), (0, 0)), "all_reduce", "rollout"),
-        ),
+        fingerprint=ENGINES.scenario.fingerprint,
         ranks=2,
         least=1,
         most=6,
@@ -125,14 +94,7 @@ TRL = Level(
             "kilopixels": 2000,
             "spread": 1.0,
         },
-        size_texts={
-            **{
-                name: text
-                for name, text in ENGINES.scenario.size_texts.items()
-                if name not in ("prompts", "pause")
-            },
-            "batch": say("completions of each trainer rank a step"),
-        },
+        size_texts=SIZE_TEXTS,
         steps=150,
         long_steps=1000,
         by=150,
