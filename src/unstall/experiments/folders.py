@@ -22,15 +22,14 @@ def new_folder(output: Path | None, name: str) -> Path:
     try:
         if output is None:
             return _of_its_own(f"unstall-{name}-{time.strftime('%Y%m%d-%H%M%S')}")
-        wanted = output
-        if wanted.exists() and any(wanted.iterdir()):
+        if output.exists() and any(output.iterdir()):
             raise LabError(
                 say(
                     "The folder {folder} is not empty: name another with --output.",
-                    folder=str(wanted),
+                    folder=str(output),
                 )
             )
-        wanted.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LabError(
             say(
@@ -39,7 +38,7 @@ def new_folder(output: Path | None, name: str) -> Path:
                 error=error.strerror or str(error),
             )
         ) from error
-    return _spelled(wanted)
+    return _spelled(output)
 
 
 def _of_its_own(name: str) -> Path:

@@ -17,11 +17,11 @@ _WHAT = {
 
 
 class Teller:
-    """Tells of runs on standard error; ``quiet`` says nothing."""
+    """Tells of runs on standard error."""
 
-    def __init__(self, language: str = "en", quiet: bool = False) -> None:
+    def __init__(self, language: str = "en") -> None:
         self.language = language
-        self.quiet = quiet or sys.stderr is None  # closed by whoever started this
+        self.quiet = sys.stderr is None  # closed by whoever started this
         self.live = not self.quiet and sys.stderr.isatty()
         self._open = False
         self._last = 0.0
