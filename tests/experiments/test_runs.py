@@ -5,7 +5,6 @@ A shortened set; ``python -m unstall.experiments.prove -n 10`` runs all of it.
 
 import os
 import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -93,15 +92,21 @@ def test_independent_engines_do_not(nurse, tmp_path):
     assert done.step == 60
 
 
-def test_nothing_is_left_behind(nurse, tmp_path):
+def test_nothing_is_left_behind(nurse, tmp_path, monkeypatch):
     """Processes, shared-memory segments and temporary folders of a run are gone after it."""
-    temporary = Path(tempfile.gettempdir())
+    # a folder of its own: other runs of these tests use the common one at the same time
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    used = []
+    make = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *a, **k: used.append(1) or make(*a, **k))
     segments = tree.segments()
-    before = set(temporary.glob("unstall-*"))
     _, done = run(nurse, tmp_path, "size-mismatch")
+    assert used  # else the folder below says nothing
     assert done.survivors == ()
     assert tree.below(nurse.pid) == []
-    assert {path for path in temporary.glob("unstall-*") if path.is_dir()} <= before
+    assert list(temporary.iterdir()) == []
     assert not any(f"_{pid}_" in name for pid in done.pids for name in tree.segments() - segments)
 
 
