@@ -1,6 +1,7 @@
 """A stack's environment, built from wheels that are made here: nothing is downloaded."""
 
 import base64
+import fcntl
 import hashlib
 import json
 import shutil
@@ -170,3 +171,35 @@ def test_a_full_disk_is_told_before_anything_starts(tmp_path):
 def test_another_version_has_another_folder(tmp_path):
     other = msgspec.structs.replace(RECIPE, versions={**RECIPE.versions, "helper": "1.2"})
     assert place_of(RECIPE, tmp_path) != place_of(other, tmp_path)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from unstall.experiments.stacks import environment
+place = Path(sys.argv[1])
+with environment._lock(place, lambda _text: None) as lock:
+    stands_for_pip = "import time; print('go', flush=True); time.sleep(600)"
+    environment._run([sys.executable, "-c", stands_for_pip], place, print, lock)
+"""
+
+
+def test_a_folder_stays_locked_as_long_as_pip_lives(tmp_path):
+    """Whoever is killed while pip runs leaves pip behind: nobody may build there until it ends."""
+    psutil = pytest.importorskip("psutil")
+    call = subprocess.Popen([sys.executable, "-uc", KILLED, tmp_path], stdout=subprocess.PIPE)
+    assert call.stdout is not None
+    with call.stdout:
+        assert call.stdout.readline() == b"go\n"
+        (pip,) = psutil.Process(call.pid).children()
+        try:
+            call.kill()
+            call.wait()
+            with (tmp_path / "lock").open("w") as file:
+                with pytest.raises(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                pip.kill()
+                fcntl.flock(file, fcntl.LOCK_EX)  # free as soon as it has gone
+        finally:
+            if pip.is_running():
+                pip.kill()

@@ -103,12 +103,12 @@ def build(recipe: Recipe, tell: Tell, *, root: Path | None = None) -> Environmen
                 error=error.strerror or str(error),
             )
         ) from error
-    with _lock(place, tell):
+    with _lock(place, tell) as lock:
         missing = _missing(recipe, place)
         _announce(recipe, place, missing, tell)
-        _make_venv(place, base, tell, below)
+        _make_venv(place, base, tell, below, lock)
         for step in missing:
-            _take(step, recipe, place, tell)
+            _take(step, recipe, place, tell, lock)
         _write_down(place, tell)
     return _installed(place)
 
@@ -254,7 +254,7 @@ def _answers(python: str, version: str) -> bool:
     return False
 
 
-def _make_venv(place: Path, base: str, tell: Tell, below: Environment | None) -> None:
+def _make_venv(place: Path, base: str, tell: Tell, below: Environment | None, lock: int) -> None:
     """A virtual environment; over another it has nothing of its own, not even pip."""
     venv = place / "venv"
     if below is None and (venv / "bin" / "pip").exists():
@@ -263,12 +263,12 @@ def _make_venv(place: Path, base: str, tell: Tell, below: Environment | None) ->
         tell(say("making a virtual environment with {python}", python=base))
         shutil.rmtree(venv, ignore_errors=True)
         bare = ["--without-pip"] if below is not None else []
-        _run([base, "-m", "venv", *bare, str(venv)], place, lambda _line: None)
+        _run([base, "-m", "venv", *bare, str(venv)], place, lambda _line: None, lock)
     if below is not None:
         (_packages(place) / BELOW).write_text(f"{_packages(below.place)}\n", encoding="utf-8")
 
 
-def _take(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
+def _take(step: Step, recipe: Recipe, place: Path, tell: Tell, lock: int) -> None:
     number = recipe.steps.index(step) + 1
     tell(
         say(
@@ -281,7 +281,7 @@ def _take(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
     if step.stand_in is not None:
         _stand_in(place, *step.stand_in.split("=="))
     if step.install:
-        _install(step, recipe, place, tell)
+        _install(step, recipe, place, tell, lock)
     done = _done(place)
     done[step.name] = _key(step, recipe)
     draft = place / f".{DONE}"
@@ -289,7 +289,7 @@ def _take(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
     draft.replace(place / DONE)
 
 
-def _install(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
+def _install(step: Step, recipe: Recipe, place: Path, tell: Tell, lock: int) -> None:
     constraints = place / "constraints.txt"
     constraints.write_text(
         "".join(f"{name}=={version}\n" for name, version in sorted(recipe.versions.items())),
@@ -319,7 +319,7 @@ def _install(step: Step, recipe: Recipe, place: Path, tell: Tell) -> None:
         elif line.startswith("Installing collected packages"):
             tell(say("  unpacking, {seconds} s", seconds=int(time.monotonic() - begun)))
 
-    _run([*command, *(_pin(name, recipe) for name in step.install)], place, hear)
+    _run([*command, *(_pin(name, recipe) for name in step.install)], place, hear, lock)
 
 
 def _stand_in(place: Path, name: str, version: str) -> None:
@@ -333,7 +333,12 @@ def _stand_in(place: Path, name: str, version: str) -> None:
     (folder / "RECORD").write_text("", encoding="utf-8")
 
 
-def _run(command: list[str], place: Path, hear: Callable[[str], None]) -> None:
+def _run(command: list[str], place: Path, hear: Callable[[str], None], lock: int) -> None:
+    """Run one command of the installation.
+
+    It gets the descriptor of the folder's lock: if this process is killed, pip goes on for a
+    while, and the folder stays locked until it has ended.
+    """
     last: list[str] = []
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     with (place / LOG).open("a", encoding="utf-8") as log:
@@ -346,6 +351,7 @@ def _run(command: list[str], place: Path, hear: Callable[[str], None]) -> None:
             text=True,
             errors="replace",
             env=environment,
+            pass_fds=(lock,),
         ) as process:
             try:
                 for line in process.stdout or ():
@@ -396,12 +402,12 @@ def _write_down(place: Path, tell: Tell) -> None:
 
 
 @contextlib.contextmanager
-def _lock(place: Path, tell: Tell) -> Iterator[None]:
-    """One builder at a time in a folder."""
+def _lock(place: Path, tell: Tell) -> Iterator[int]:
+    """One builder at a time in a folder; the descriptor that holds the lock."""
     with (place / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             tell(say("another process installs into {folder}: waiting for it", folder=str(place)))
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
