@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import evidence, tree
+from unstall.experiments import evidence, recorder_names, tree
 from unstall.experiments.child import FOLDER, HANDED_OVER, PROGRAM, ROLE, SETTINGS
 from unstall.experiments.logs import Log, Watch
 from unstall.experiments.nurse import LabError, Nurse
@@ -375,6 +375,9 @@ def lab_environment(given: Mapping[str, str]) -> dict[str, str]:
         for name, text in given.items()
         if name not in dropped and not name.startswith(("TORCHELASTIC_", "GLOO_", "SLURM_"))
     }
+    for names in recorder_names.RENAMED.items():  # it is always on here
+        for name in names:
+            kept.pop(name, None)
     import sys
 
     return {
@@ -383,17 +386,5 @@ def lab_environment(given: Mapping[str, str]) -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        _recorder_variable(): "2000",
+        **recorder_names.variables(2000, None, recorder_names.own_torch(), {}),
     }
-
-
-def _recorder_variable() -> str:
-    """The variable that turns the Flight Recorder on: torch 2.9 renamed it and warns of the old."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        major, minor = (int(part) for part in version("torch").split(".")[:2])
-    except (PackageNotFoundError, ValueError):
-        return "TORCH_FR_BUFFER_SIZE"
-    old = (major, minor) < (2, 9)
-    return "TORCH_NCCL_TRACE_BUFFER_SIZE" if old else "TORCH_FR_BUFFER_SIZE"

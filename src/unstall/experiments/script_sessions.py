@@ -12,7 +12,7 @@ from typing import TextIO
 
 import msgspec
 
-from unstall.experiments import script_edit
+from unstall.experiments import recorder_names, script_edit
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
@@ -299,11 +299,8 @@ def recording(place: Path) -> dict[str, str]:
     """Variables that make PyTorch keep and dump its Flight Recorder; they change nothing else."""
     prefix = str(place / "evidence" / "nccl_trace_rank_")
     return {
-        "TORCH_FR_BUFFER_SIZE": "2000",
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        **recorder_names.variables(2000, prefix, recorder_names.torch_on_the_path(), os.environ),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_FR_DUMP_TEMP_FILE": prefix,
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": prefix,
         "PYTHONUNBUFFERED": "1",
     }
 
