@@ -217,3 +217,31 @@ class TestServerThatIsAskedFor:
     def test_a_signal_does(self) -> None:
         (row,) = judgements(plan(self.SERVER + "kill -9 $server\n" + self.TRAINER), "server port")
         assert row.judgement == "suspicious"
+
+
+class TestSharedMemory:
+    """A container's /dev/shm is its own: what counts are the ranks inside of it."""
+
+    JOB = """
+        apiVersion: batch/v1
+        kind: Job
+        metadata: {{name: fit}}
+        spec:
+          parallelism: 4
+          template:
+            spec:
+              containers:
+                - name: fit
+                  image: x
+                  command: [bash, -c, "torchrun --nnodes=4 --nproc_per_node={} --node_rank=$R
+                    --master_addr=$A fit.py"]
+    """
+
+    @pytest.mark.parametrize(
+        ("each", "expected"), [("1", "suspicious"), ("2", "conflict"), ("$N", "suspicious")]
+    )
+    def test_ranks_of_one_container(self, each: str, expected: str) -> None:
+        (row,) = judgements(plan(configs={"job.yaml": self.JOB.format(each)}), "shared memory")
+        assert row.judgement == expected
+        assert row.correction is not None
+        assert "emptyDir" in row.correction

@@ -37,10 +37,23 @@ def test_by_version(torch: str, given: str, expected: str) -> None:
 
 def test_an_unknown_version_leaves_it_open() -> None:
     (row,) = judgements(plan(RUN.format("")), NAME)
+    assert row.judgement == "ok"
     assert "before PyTorch 2.11" in str(row.why)
     assert row.correction == (
         "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("TORCH_FR_BUFFER_SIZE=0", "suspicious"),
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE=9 TORCH_NCCL_DUMP_ON_TIMEOUT=0", "suspicious"),
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE=9", "ok"),
+    ],
+)
+def test_what_a_script_turns_off_is_off_in_every_version(given: str, expected: str) -> None:
+    assert verdict(plan(RUN.format(given)), NAME) == expected
 
 
 def test_the_default_ring_is_shown() -> None:

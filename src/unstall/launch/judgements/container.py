@@ -10,6 +10,11 @@ from unstall.model.text import say
 
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 ENOUGH = 1 << 30
+_CORRECTIONS = {
+    "kubernetes": "volumes: [{name: shm, emptyDir: {medium: Memory}}], mounted at /dev/shm",
+    "compose": "shm_size: 16gb",
+}
+"""How each engine is asked for a larger one; docker by a flag."""
 
 
 def judge(context: Context) -> Iterator[Judgement]:
@@ -25,7 +30,9 @@ def judge(context: Context) -> Iterator[Judgement]:
         amount = bytes_of(size) if size is not None else None
         names = ("docker", "kubernetes", "compose")
         place = next((o.place for o in launch.call.outer if o.name in names), launch.place)
-        several = launch.processes is None or launch.processes > 1
+        # each container has a /dev/shm of its own: only the ranks of one node share it
+        ranks = launch.per_node if launch.per_node is not None else launch.processes
+        several = ranks is None or ranks > 1
         if (
             shared
             or (amount is not None and amount >= ENOUGH)
@@ -44,23 +51,29 @@ def judge(context: Context) -> Iterator[Judgement]:
         yield Judgement(
             "shared memory",
             {launch.label: size or "64 MB (default)"},
-            "conflict" if several and _too_little(amount, launch.processes) else "suspicious",
+            "conflict" if ranks is not None and _too_little(amount, ranks) else "suspicious",
             say(
                 "the container's /dev/shm has {size}: NCCL's segments between {count} ranks and "
                 "the "
                 "workers of a DataLoader do not fit (no space left on device, bus error)",
                 size=size or "64 MB",
-                count=launch.processes if launch.processes is not None else "several",
+                count=ranks if ranks is not None else say("several"),
+            )
+            if several
+            else say(
+                "the container's /dev/shm has {size}: the workers of a DataLoader may not fit (bus "
+                "error)",
+                size=size or "64 MB",
             ),
             places(place, launch.place),
-            "--shm-size=16g",
+            _CORRECTIONS.get(found.get("engine", "docker"), "--shm-size=16g"),
             ("shm-too-small",),
         )
 
 
-def _too_little(amount: int | None, processes: int | None) -> bool:
-    """Less than 64 MB for each rank: NCCL alone takes about half of that."""
-    return (64 << 20 if amount is None else amount) < (64 << 20) * (processes or 4)
+def _too_little(amount: int | None, ranks: int) -> bool:
+    """Less than 64 MB for each of several ranks: NCCL alone takes about half of that."""
+    return ranks > 1 and (64 << 20 if amount is None else amount) < (64 << 20) * ranks
 
 
 def bytes_of(text: str) -> int | None:

@@ -28,7 +28,11 @@ _NCCL2_RECORDED_SINCE = (2, 15)
 
 
 def judge(context: Context) -> Iterator[Judgement]:
-    """One row for all programs with several ranks, and one for a name that is too new."""
+    """One row for all programs with several ranks, and one for a name that is too new.
+
+    Where PyTorch's version is unknown and nothing is set, whether it is on is unknown, too: that is
+    told, and it is no doubt about the user's script.
+    """
     several = [
         la
         for la in context.launches
@@ -53,13 +57,13 @@ def judge(context: Context) -> Iterator[Judgement]:
     states = {la.label: _state(la) for la in several}
     values = {la.label: _shown(la, states[la.label]) for la in several}
     where = places(*(_size(la) for la in several))
-    for state in ("absent", "unrecorded", "off", "untold", "unwritten"):
+    for state in ("absent", "unrecorded", "off", "unwritten", "untold"):
         found = [la for la in several if states[la.label] == state]
         if found:
             yield Judgement(
                 "Flight Recorder",
                 values,
-                "suspicious",
+                "ok" if state == "untold" else "suspicious",
                 _why(state, found),
                 where or places(*(la.place for la in found)),
                 _correction(state, found),
