@@ -2,9 +2,11 @@
 
 import pytest
 
-from unstall.experiments.choose import _range, settings_for
+from unstall.causes import all_causes
+from unstall.experiments.choose import scenario_named
 from unstall.experiments.folders import new_folder
-from unstall.experiments.library import all_scenarios, find
+from unstall.experiments.library import find
+from unstall.experiments.not_here import WHY
 from unstall.experiments.nurse import LabError
 from unstall.experiments.script_edit import plan_of
 from unstall.experiments.sessions import Request, confirm_scenario
@@ -12,35 +14,46 @@ from unstall.experiments.telling import Teller
 from unstall.model.text import say
 
 
-@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda one: one.name)
-def test_every_size_as_declared_is_one_that_can_be_asked_for(scenario):
-    for name, value in scenario.sizes.items():
-        least, most = _range(name)
-        assert least <= value <= most
+def test_no_steps_are_no_end(tmp_path):
+    request = Request(name="late-tokenizing", until="step>=0", output=tmp_path / "out")
+    with pytest.raises(LabError, match="at once"):
+        confirm_scenario(request, None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("cause", all_causes(), ids=lambda one: one.id)
+def test_every_cause_can_be_reproduced_or_it_is_said_why_not(cause):
+    assert bool(find(cause.id)) != (cause.id in WHY)
+    if cause.id in WHY:
+        with pytest.raises(LabError, match=f"is a cause.*unstall explain {cause.id}"):
+            scenario_named(cause.id)
+    else:
+        assert cause.id in scenario_named(cause.id).causes
+
+
+def test_reasons_are_of_causes_that_there_are():
+    assert set(WHY) <= {one.id for one in all_causes()}
 
 
 @pytest.mark.parametrize(
-    "size",
+    ("written", "name"),
     [
-        "engines=1e8", "engines=0", "engines=0.5", "engines=nan", "engines=inf", "engines=-1",
-        "engines=", "engines", "=1", "", "prompts=1e8", "kilopixels=9e8", "tokens=0", "nothing=1",
+        ("Engine_Desync", "grpo-rollout-server"),
+        (" two-group-order ", "two-group-order"),
+        ("Late Saving", "late-saving"),
+        ("UNEVEN_DDP", "uneven-ddp"),
     ],
-)  # fmt: skip
-def test_a_size_that_would_bring_the_machine_down_is_refused(size):
-    with pytest.raises(LabError):
-        settings_for(find("grpo-rollout-server")[0], sizes=[size])
+)
+def test_another_spelling_of_a_name_is_that_name(written, name):
+    assert scenario_named(written).name == name
 
 
-def test_memory_stays_far_below_the_machines_own():
-    with pytest.raises(LabError, match="on this machine"):
-        settings_for(find("rank-killed")[0], sizes=["megabytes=9e8"])
-
-
-def test_no_steps_are_no_end(tmp_path):
-    request = Request(name="late-tokenizing", until="step>=0", output=tmp_path / "out")
-    with pytest.raises(LabError, match="step>=N"):
-        confirm_scenario(request, None)
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    ("written", "near"), [("cuda-oon", "cuda-oom"), ("gpu_hardwear", "gpu-hardware")]
+)
+def test_near_names_are_of_all_causes(written, near):
+    with pytest.raises(LabError, match=near):
+        scenario_named(written)
 
 
 def test_calls_in_one_second_have_folders_of_their_own(tmp_path, monkeypatch):

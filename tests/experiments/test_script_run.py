@@ -8,7 +8,7 @@ from unstall.experiments import script_run
 from unstall.experiments.logs import Log
 from unstall.experiments.nurse import LabError
 from unstall.experiments.script_run import Steps, Until, run_script
-from unstall.experiments.script_sessions import parse_until
+from unstall.experiments.until import parse_until
 
 pytest.importorskip("psutil")
 
@@ -129,7 +129,7 @@ def test_an_end_that_holds_from_the_start_is_refused(text):
     ("text", "until"),
     [
         ("step>=200", Until(step=200)),
-        (" step > 3 ", Until(step=3)),
+        (" step > 3 ", Until(step=4)),
         ("600", Until(seconds=600.0)),
         ("saved to", Until(pattern="saved to")),
         (None, Until()),

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from unstall.experiments.devices import backend_for
-from unstall.experiments.library import find, near
+from unstall.experiments.library import find, near, spelled
+from unstall.experiments.not_here import not_here
 from unstall.experiments.nurse import LabError
 from unstall.experiments.scenario import Scenario, Settings
+from unstall.experiments.sizes import chosen
 from unstall.model.text import say
 
 
@@ -17,12 +19,15 @@ def scenario_named(name: str) -> Scenario:
     """The scenario of that name, or the first that stands for the cause of that name.
 
     Raises:
-        LabError: there is none; says the nearest names.
+        LabError: there is none; says the nearest names, or why nothing of that cause can be
+            reproduced here.
     """
-    found = find(name)
+    found = find(name) or find(spelled(name))
     if found:
         return found[0]
-    alike = near(name)
+    if (why := not_here(spelled(name))) is not None:
+        raise LabError(why)
+    alike = near(spelled(name))
     if alike:
         raise LabError(
             say(
@@ -102,67 +107,8 @@ def settings_for(
         seed=seed,
         steps=scenario.steps if steps is None else steps,
         timeout=scenario.timeout if timeout is None else timeout,
-        sizes={**scenario.sizes, **_sizes(scenario, sizes)},
+        sizes={**scenario.sizes, **chosen(scenario, sizes)},
     )
-
-
-def _sizes(scenario: Scenario, given: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-        if name not in scenario.sizes or not 0 <= number < 1e9:
-            raise LabError(
-                say(
-                    "“{text}” is not a size of {scenario}. Sizes: {names}",
-                    text=text,
-                    scenario=scenario.name,
-                    names=", ".join(f"{k}={v:g}" for k, v in scenario.sizes.items()) or "-",
-                )
-            )
-        least, most = _range(name)
-        if not least <= number <= most:
-            raise LabError(
-                say(
-                    "{name} can be {least} to {most} on this machine, not {value}.",
-                    name=name,
-                    least=f"{least:g}",
-                    most=f"{most:g}",
-                    value=value,
-                )
-            )
-        found[name] = number
-    return found
-
-
-def _range(name: str) -> tuple[float, float]:
-    """What a size may be: none of them is to bring the machine down, and no count is below one."""
-    cores = os.cpu_count() or 1
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6
-    except (OSError, ValueError):
-        memory = 8000.0
-    counts = {
-        "engines": 8.0 * cores,
-        "prompts": 4096.0,
-        "generations": 4096.0,
-        "batch": 4096.0,
-        "tokens": 100_000.0,
-        "threads": 4096.0,
-    }
-    if name in counts:
-        return 1.0, counts[name]
-    other = {
-        "megabytes": float(int(memory / 8)),
-        "kilobytes": float(int(memory * 1000 / 8)),
-        "kilopixels": 100_000.0,
-        "times": 1000.0,
-        "pause": 3600.0,
-    }
-    return 0.0, other.get(name, 1e9)
 
 
 def check_machine(scenario: Scenario) -> None:

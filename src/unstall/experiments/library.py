@@ -8,6 +8,7 @@ import pkgutil
 from functools import lru_cache
 
 from unstall.experiments import scenarios
+from unstall.experiments.not_here import WHY
 from unstall.experiments.scenario import Scenario
 
 
@@ -33,10 +34,18 @@ def find(name: str) -> list[Scenario]:
     )
 
 
+def spelled(name: str) -> str:
+    """A name as scenarios and causes are written: ``Engine_Desync `` is ``engine-desync``."""
+    return "-".join(name.strip().lower().replace("_", "-").split())
+
+
 def near(name: str) -> list[str]:
-    """Names of scenarios and causes that are written like this one, the nearest first."""
+    """Names of scenarios and causes that are written like this one, the nearest first.
+
+    Causes of which nothing can be reproduced are among them: whoever misspells one is told so.
+    """
     every = all_scenarios()
-    names = sorted({one.name for one in every} | {c for one in every for c in one.causes})
+    names = sorted({one.name for one in every} | {c for one in every for c in one.causes} | {*WHY})
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     parts = [one for one in names if name and (name in one or one in name)]
     return list(dict.fromkeys([*close, *parts]))[:4]

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -21,10 +21,9 @@ from unstall.experiments.script_edit import Edits
 from unstall.experiments.script_run import Until, run_script
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
+from unstall.experiments.until import parse_until
 from unstall.model.plan import Plan
 from unstall.model.text import Text, say, verbatim
-
-_STEPS = re.compile(r"\s*step\s*>=?\s*(\d{1,9})\s*\Z")
 
 #: A value that stands for one which the user is to choose: ``PORT1 PORT2``.
 _TO_FILL = re.compile(r"\b(?:PORT|HOST|NODE|ADDRESS)\d?\b")
@@ -104,37 +103,6 @@ def _require() -> None:
         raise LabError(PSUTIL_MISSING)
     if shutil.which("bash") is None:
         raise LabError(say("bash was not found; scripts are run with it."))
-
-
-def parse_until(text: str | None) -> Until:
-    """``step>=200``, a number of seconds, or a pattern.
-
-    Raises:
-        LabError: the pattern is no regular expression, or it would hold from the start on.
-    """
-    if text is None:
-        return Until()
-    if (found := _STEPS.match(text)) is not None:
-        if not int(found[1]):
-            raise _too_early(text)
-        return Until(step=int(found[1]))
-    with suppress(ValueError):
-        seconds = float(text)
-        if not (0 < seconds < float("inf")):
-            raise _too_early(text)
-        return Until(seconds=seconds)
-    try:
-        if re.search(text, "") is not None:
-            raise _too_early(text)
-    except re.error as error:
-        raise LabError(
-            say("“{text}” is no regular expression: {error}", text=text, error=str(error))
-        ) from error
-    return Until(pattern=text)
-
-
-def _too_early(text: str) -> LabError:
-    return LabError(say("--until “{text}” would hold at once: no run could hang.", text=text))
 
 
 def _candidates(request: Request, plan: Plan) -> list[Candidate]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -18,9 +17,8 @@ from unstall.experiments.runner import Tell, run_scenario
 from unstall.experiments.scenario import Change, Scenario, Settings
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
+from unstall.experiments.until import step_of
 from unstall.model.text import say
-
-_STEPS = re.compile(r"\s*step\s*>=?\s*(\d{1,9})\s*\Z")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,15 +107,14 @@ def _changes(scenario: Scenario, request: Request) -> list[Change]:
 def _settings(scenario: Scenario, request: Request) -> Settings:
     steps = request.steps
     if request.until is not None:
-        found = _STEPS.match(request.until)
-        if found is None or not int(found[1]):
+        steps = step_of(request.until)
+        if steps is None:
             raise LabError(
                 say(
                     "For a scenario --until is 'step>=N', not “{until}”.",
                     until=request.until,
                 )
             )
-        steps = int(found[1])
     return settings_for(
         scenario,
         ranks=request.ranks,
