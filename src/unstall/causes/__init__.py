@@ -18,6 +18,7 @@ SHARED = frozenset(
         "aftermath",
         "base",
         "deaths",
+        "deciding",
         "divergence",
         "further_on",
         "known_bugs",

@@ -16,6 +16,7 @@ from unstall.causes.base import (
     group_of,
     origin_of,
 )
+from unstall.causes.deciding import deciding_step, parted_step, stall_step
 from unstall.causes.reasons import (
     absence,
     apart,
@@ -36,10 +37,8 @@ from unstall.model.facts import (
     GroupStatus,
     HttpExchange,
     NcclError,
-    NcclWarning,
     PeerLost,
     ProcessEnd,
-    ProcessStack,
     ProcessTakenDown,
     PythonException,
     Remark,
@@ -103,7 +102,7 @@ def examine(job: Job) -> Iterable[Finding]:
                 *from_settings(doubts[:3], 0.0),
             ),
             fixes=tuple(corrected(doubts)),
-            next_step=_next_step(fact),
+            next_step=deciding_step(job, fact),
             origin=origin_of(owner, ()) if (owner := job.owner(fact)) is not None else None,
             started_at=job.chronology.with_year(fact.moment),
             excerpts=(excerpt(fact, "messenger"),),
@@ -364,9 +363,9 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
         ),
         next_step=_stopped_step(stopped[0])
         if stopped
-        else _parted_step()
+        else parted_step()
         if different and not missing
-        else _stall_step(job, blocked),
+        else stall_step(job, blocked),
         origin=_origin(blocked, missing),
         collective=collective_of(blocked),
         waiting_ranks=() if single else waiters,
@@ -382,98 +381,6 @@ def _origin(blocked: Blocked, missing: tuple[int, ...]) -> Origin | None:
     if blocked.program is None and not ranks:
         return None
     return origin_of(blocked.program, ranks, group=group_of(blocked))
-
-
-def _parted_step() -> Text:
-    return say(
-        "get Flight Recorder dumps of all ranks (unstall trace DUMPS): the first operation that "
-        "differs names the line. Meanwhile look for collectives under a condition that only some "
-        "ranks meet (a save, an evaluation, a log on rank 0) and for unequal numbers of batches"
-    )
-
-
-def _stall_step(job: Job, blocked: Blocked) -> Text:
-    few = len(blocked.absent) <= max(1, len(blocked.stall.waiters))
-    if blocked.absent and few and not job.all(ProcessStack):
-        if began(job, blocked) is None:
-            return say(
-                "look at the missing rank: the end of its log, and a stack while it hangs "
-                "(py-spy dump --pid PID)"
-            )
-        return say(
-            "look at the missing rank: its log before {time}, and a stack while it hangs "
-            "(py-spy dump --pid PID)",
-            time=_time(job, blocked),
-        )
-    if len(blocked.stall.waiters) == 1:
-        return say(
-            "get the logs of all ranks of the group: who has no time-out at this sequence number "
-            "is the one that was missing; or the Flight Recorder dumps of all ranks "
-            "(unstall trace DUMPS)"
-        )
-    return say(
-        "get Flight Recorder dumps of all ranks (unstall trace DUMPS), or stacks of all ranks "
-        "while they hang (py-spy dump --pid PID)"
-    )
-
-
-def _time(job: Job, blocked: Blocked) -> str:
-    moment = began(job, blocked)
-    return moment.stamp.strftime("%H:%M:%S") if moment is not None else "?"
-
-
-def _next_step(fact: Fact) -> Text:
-    if isinstance(fact, ProcessEnd):
-        return _exit_step(fact)
-    nccl = isinstance(fact, PythonException) and "NCCL error" in fact.message
-    if nccl or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
-        return say(
-            "look for the rank that failed first: a closed connection or remote error is "
-            "what its peers see. NCCL_DEBUG=INFO shows NCCL's own last words on every rank"
-        )
-    if isinstance(fact, StoreFailure):
-        return say(
-            "see whether the host of the store (MASTER_ADDR, rank 0) was alive, and what its "
-            "log says at that time"
-        )
-    if isinstance(fact, WatchdogStuck):
-        return say(
-            "take native stacks of that rank (py-spy dump --native --pid PID): the watchdog "
-            "itself was stuck in a CUDA or NCCL call"
-        )
-    if isinstance(fact, Remark):
-        return say(
-            "take stacks of all processes of the job while it stands still "
-            "(py-spy dump --pid PID) and diagnose them together with the log"
-        )
-    return say("get the whole log of every rank, from the start of the run to its end")
-
-
-def _exit_step(end: ProcessEnd) -> Text:
-    if end.reporter == "ray" and end.exit_code is None:
-        return say(
-            "read the dead worker's own log (/tmp/ray/session_latest/logs/worker-*PID*.err and "
-            ".out on its node): the reasons that Ray lists are the same for every death"
-        )
-    if end.exit_code == -6:
-        return say(
-            "exit code -6 is SIGABRT: the process ended itself after a failed assertion, a "
-            "watchdog or an uncaught C++ exception; the reason stands above this line in "
-            "the same rank's output, which the input lacks"
-        )
-    if end.exit_code == -9:
-        return say(
-            "exit code -9 is SIGKILL from outside: see dmesg, the cgroup's memory.events and "
-            "the scheduler's log at that time"
-        )
-    if end.exit_code == -15:
-        return say(
-            "exit code -15 is SIGTERM: look for who sent it and for the process that failed before"
-        )
-    return say(
-        "get the output of the rank that ended first; the launcher's report does not hold "
-        "its reason"
-    )
 
 
 CAUSE = Cause(

@@ -59,6 +59,7 @@ from unstall.model.facts.processes import (
     SchedulerEvent,
     SignalSent,
     StoppedProcess,
+    Terminated,
     WorkerGroupRestart,
 )
 from unstall.model.facts.programs import (
@@ -132,6 +133,7 @@ __all__ = [
     "Speaker",
     "StoppedProcess",
     "StoreFailure",
+    "Terminated",
     "ThreadStack",
     "TrainingStep",
     "Unreadable",

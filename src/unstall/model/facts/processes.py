@@ -94,6 +94,17 @@ class FatalSignal(Fact, frozen=True, kw_only=True):
     frames: tuple[Frame, ...] = ()
 
 
+class Terminated(Fact, frozen=True, kw_only=True):
+    """The C++ runtime ended the speaker with SIGABRT (libstdc++'s ``terminate called …``).
+
+    Attributes:
+        exception: type of the exception that nobody caught; ``None`` where there was none: a
+            thread was destroyed or unwound while it ran.
+    """
+
+    exception: str | None = None
+
+
 class MemoryKill(Fact, frozen=True, kw_only=True):
     """The kernel, a cgroup, Slurm or Ray's memory monitor killed for host memory.
 

@@ -29,6 +29,7 @@ from unstall.reading.writers.ray import DeadWorkers, RayEvents
 from unstall.reading.writers.schedulers import SchedulerLog, TaskEnds
 from unstall.reading.writers.sglang import SchedulerLoads, SchedulerNotices
 from unstall.reading.writers.store import StoreReader
+from unstall.reading.writers.terminate import Terminations
 from unstall.reading.writers.training import TrainingSteps
 from unstall.reading.writers.vllm import EngineLoads, EngineNotices
 from unstall.reading.writers.warnings_ import Warnings
@@ -52,6 +53,7 @@ READERS: tuple[type[Reader], ...] = (
     ProcessLists,
     LoaderDeaths,
     FatalSignals,
+    Terminations,
     KernelLog,
     TaskEnds,
     SchedulerLog,
