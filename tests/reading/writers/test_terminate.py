@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (log lines stand as they were written)
 from __future__ import annotations
 
 import pytest

@@ -32,7 +32,9 @@ class Terminations(Sentences):
         ),
         Pattern(
             "uncaught exception of type ",
-            re.compile(r"terminating (?:due to|with) uncaught exception of type ([^\n]{1,300}?)(?:: |$)"),
+            re.compile(
+                r"terminating (?:due to|with) uncaught exception of type ([^\n]{1,300}?)(?:: |$)"
+            ),
             _terminated,
         ),
         Pattern(
