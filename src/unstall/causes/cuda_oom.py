@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from unstall.causes.aftermath import Aftermath, aftermath
 from unstall.causes.base import (
     FAIR,
     STRONG,
+    WEAK,
     Cause,
     LookAlike,
     evidence,
@@ -21,6 +23,7 @@ from unstall.model.facts import (
     CudaError,
     CudaOutOfMemory,
     Fact,
+    NcclError,
     NcclWarning,
     Phase,
     PythonException,
@@ -34,6 +37,8 @@ from unstall.model.text import Text, say
 CONTEXT = 900.0
 #: A share of the device from which on another process is a program, not a context.
 FOREIGN = 0.15
+#: NCCL's words for a failed allocation on the device (``src/include/alloc.h``).
+REFUSED = re.compile(r"Failed to CUDA (?:calloc|malloc)(?! host)")
 
 
 def examine(job: Job) -> Iterable[Finding]:
@@ -41,6 +46,7 @@ def examine(job: Job) -> Iterable[Finding]:
     told = list(job.all(CudaOutOfMemory))
     errors = [error for error in job.all(CudaError) if error.name == "OutOfMemory"]
     if not told and not errors:
+        yield from _refused(job)
         return
     first: Fact = job.chronology.in_order([*told, *errors])[0]
     detail = next((t for t in told if t.total is not None), told[0] if told else None)
@@ -111,6 +117,46 @@ def examine(job: Job) -> Iterable[Finding]:
         ],
         excerpts=[excerpt(one, "origin") for one in told[1:2]],
         ceiling=0.96,
+    )
+
+
+def _refused(job: Job) -> Iterable[Finding]:
+    """NCCL got no device memory for its own buffers, and says no more than that.
+
+    ``alloc.h`` tells the failed call in a warning before; where logs lack it only its size is left.
+    Any error of the device makes the call fail, so another one that is named explains it.
+    """
+    refusals: list[Fact] = [
+        *(error for error in job.all(NcclError) if REFUSED.search(error.last_error or "")),
+        *(warning for warning in job.all(NcclWarning) if REFUSED.search(warning.message)),
+    ]
+    if not refusals or job.all(CudaError):
+        return
+    first = job.chronology.in_order(refusals)[0]
+    after = aftermath(job, first, ranks_told(job, refusals))
+    yield after.finding(
+        "cuda-oom",
+        say("NCCL found no device memory for its own buffers: most likely the GPU was full."),
+        [
+            evidence(
+                say(
+                    "NCCL could not allocate on the device: its buffers need memory beside "
+                    "what PyTorch has reserved"
+                ),
+                STRONG + WEAK,
+                first,
+                source="NCCL src/include/alloc.h, 2.4-2.28",
+            )
+        ],
+        list(survived_evidence(job, first)),
+        fixes=_fixes(after.program, ()),
+        next_step=say(
+            "run once more with NCCL_DEBUG=WARN: the warning before this one names the CUDA error; "
+            "and look at the device while it fills (nvidia-smi)"
+        ),
+        origin=after.origin(role="trainer"),
+        exonerated=_waiters(after),
+        ceiling=0.8,
     )
 
 

@@ -9,8 +9,10 @@ from unstall.causes.reasons import rank_behind, rank_by_process
 from unstall.job import Job
 from unstall.model.facts import (
     CudaError,
+    CudaOutOfMemory,
     EngineLoad,
     Fact,
+    NcclError,
     ProcessEnd,
     SignalSent,
     TrainingStep,
@@ -22,6 +24,9 @@ from unstall.model.text import say
 #: So many training steps, or statistics of a working engine, after an error show that it was
 #: caught: one more may have been under way on another rank.
 SURVIVED = 3
+
+#: What is told of a device by whoever met it.
+DEVICE_ERRORS = (CudaError, CudaOutOfMemory)
 
 
 def survived(job: Job, fact: Fact) -> Fact | None:
@@ -65,6 +70,8 @@ def echo_evidence(job: Job, fact: Fact, *, besides: Sequence[type[Fact]] = ()) -
             continue
         if isinstance(other, WatchdogError) or job.chronology.before(other, fact) is not True:
             continue
+        if isinstance(fact, DEVICE_ERRORS) and _only_passes_on(other):
+            continue
         if not related(job, other, fact) or survived(job, other) is not None:
             continue
         return [
@@ -75,6 +82,11 @@ def echo_evidence(job: Job, fact: Fact, *, besides: Sequence[type[Fact]] = ()) -
             )
         ]
     return []
+
+
+def _only_passes_on(fact: Fact) -> bool:
+    """Whether NCCL says no more than that a call of CUDA failed: which, its last words tell."""
+    return isinstance(fact, NcclError) and fact.result == "ncclUnhandledCudaError"
 
 
 def related(job: Job, one: Fact, other: Fact) -> bool:

@@ -45,7 +45,8 @@ RAISED_AGAIN = re.compile(r"Caught \w{1,80} in \w")
 
 #: Exceptions of which a more exact fact stands beside them: the device's and NCCL's errors.
 DEVICE = re.compile(
-    r"CUDA error|HIP error|Triton Error|out of memory|OutOfMemoryError|CUDA out of"
+    r"CUDA error|HIP error|cuda (?:runtime )?error \(|Triton Error|out of memory"
+    r"|OutOfMemoryError|CUDA out of"
     r"|AcceleratorError|device-side assert"
     r"|NCCL error|DistBackendError|cublas|CUBLAS|cudnn|CUDNN|EADDRINUSE|[Aa]ddress already in use"
     r"|DistNetworkError|DistStoreError|Resource temporarily unavailable|can't start new thread"

@@ -194,3 +194,19 @@ def test_an_error_that_triton_met(read: Read) -> None:
     )
     assert isinstance(fact, CudaError)
     assert (fact.name, fact.through) == ("IllegalAddress", "python")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("(2) : out of memory at /pytorch/aten/src/THC/THCGeneral.cu:70", "OutOfMemory"),
+        ("(59) : device-side assert triggered at /x/THC/generic/THCStorage.cpp:39", "Assert"),
+        ("(77): an illegal memory access was encountered at /x/y.cu:3", "IllegalAddress"),
+    ],
+)
+def test_words_of_thc(read: Read, words: str, name: str) -> None:
+    """Up to PyTorch 1.9 the old back end printed the number, and its own place behind the words."""
+    (fact,) = read(CudaReader, f"RuntimeError: cuda runtime error {words}\n")
+    assert isinstance(fact, CudaError)
+    assert fact.name == name
+    assert " at /" not in fact.text

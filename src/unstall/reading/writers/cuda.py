@@ -66,7 +66,8 @@ _SYMBOLS = {
     "SystemNotReady": "NotReady802",
 }
 _ERROR = re.compile(
-    r"(?:(?:CUDA|HIP) (?:runtime |driver )?error(?: \d{1,4})?|Triton Error \[(?:CUDA|HIP)\])"
+    r"(?:(?:CUDA|HIP) (?:runtime |driver )?error(?: \d{1,4})?|Triton Error \[(?:CUDA|HIP)\]"
+    r"|cuda(?: runtime)? error \(\d{1,4}\) ?)"
     r": {0,2}(\S.{0,500})"
     r"|Cuda failure (?:\d{1,4} )?'([^']{1,200})'"
     r"|C(?:UDA|uda) error (?:in )?[^\s']{1,300}:\d{1,7} '([^']{1,200})'"
@@ -82,6 +83,7 @@ _DRIVER_API = re.compile(
     r"|LAUNCH_FAILED|MISALIGNED_ADDRESS)\b(?: ?\(\d{1,4}\))?[:,] ?(\S.{0,300})",
     re.ASCII,
 )
+_THC_PLACE = re.compile(r" at /?[\w./-]{1,300}:\d{1,7}\W{0,4}$", re.ASCII)
 _SYMBOL = re.compile(r"Search for [`']cudaError(\w{1,60})'", re.ASCII)
 _CUBLAS = re.compile(r"(CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_(\w{1,60})", re.ASCII)
 _ASYNC_NOTES = ("CUDA kernel errors might", "HIP kernel errors might", "For debugging consider")
@@ -116,6 +118,8 @@ class CudaReader:
         "CUDA runtime error",
         "Cuda failure",
         "Cuda error",
+        "cuda runtime error (",  # THC, up to PyTorch 1.9
+        "cuda error (",
         "cudaError",
         "CUDA_ERROR_",
         "from cudaGetDeviceCount()",
@@ -173,6 +177,7 @@ class CudaReader:
         else:
             return False
         words = words.split("\\n", 1)[0].split("CUDA kernel errors might", 1)[0]
+        words = _THC_PLACE.sub("", words)
         words = words.strip(" *\"'`")
         name = canonical(words, symbol)
         if name is None or not words:
