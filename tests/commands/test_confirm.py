@@ -82,12 +82,62 @@ def test_what_does_not_fit_is_told_and_nothing_runs(script, words, told):
     assert not (script.parent / "out").exists()
 
 
-def test_a_script_that_never_starts(tmp_path):
+@pytest.mark.parametrize(
+    "line", ["{} train_missing.py --lr 1", "{} train_missing.py --lr 1 | tee l"]
+)
+def test_a_script_that_never_starts(tmp_path, line):
+    """A pipe's exit code is that of its last part: 0."""
     path = tmp_path / "launch.sh"
-    path.write_text(f"{sys.executable} train_missing.py --lr 1\n")
+    (tmp_path / "train_missing.py").write_text("import time\nraise ValueError('no data')\n")
+    path.write_text(f"cd {tmp_path}\n{line.format(sys.executable)}\n")
     done = unstall("confirm", "--script", path, "--set", "trainer.lr=2", "-o", tmp_path / "out")
     assert done.returncode == 2
-    assert "ended at once" in done.stderr.decode()
+    told = done.stdout.decode()
+    assert "The same failure with and without the change: the program did not run" in told
+    assert told.count("ValueError: no data") >= 2  # the last lines of A's log and of B's
+    assert "by hand" in told
+    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == ["A1", "B1"]
+
+
+def test_the_end_of_the_log_of_a_change_that_fails_is_shown(script):
+    done = confirm(script, "--set", "trainer.overlop=false", "--stall", "4", "-n", "3")
+    assert done.returncode == 1
+    told = done.stdout.decode()
+    assert "error: unrecognized arguments: --overlop false" in told
+    assert "the program refused its arguments" in told
+    assert "Nothing is shown about the hang" in told
+    # it is not tried a third time
+    assert not (script.parent / "out" / "B3").exists()
+
+
+def test_a_is_measured_once_for_all_changes(script, monkeypatch):
+    """Of three changes the last one cures: A runs as often as for one."""
+    import io
+
+    from unstall.experiments import script_edit, script_sessions
+    from unstall.model.text import verbatim
+
+    def changes(_request, plan):
+        return [
+            script_sessions.Candidate(
+                verbatim(flag), tuple(script_edit.parse_edits(plan, [f"trainer.{flag}"], (), ()))
+            )
+            for flag in ("max_steps=8", "max_steps=7", "overlap=false")
+        ]
+
+    monkeypatch.setattr(script_sessions, "_candidates", changes)
+    out, page = script.parent / "out", io.StringIO()
+    code = script_sessions.confirm_script(
+        script_sessions.Request(
+            script=script, until_confirmed=True, stall=2, runs=2, alpha=0.9, output=out
+        ),
+        page,
+    )
+    assert code == 0
+    assert sorted(str(p.parent.relative_to(out)) for p in out.rglob("run.json")) == [
+        "A1", "A2", *(f"change-{change}/B{n}" for change in (1, 2, 3) for n in (1, 2)),
+    ]  # fmt: skip
+    assert page.getvalue().count("2 of A's runs had been made") == 2
 
 
 def test_a_scenario_or_a_script_must_be_named():

@@ -13,12 +13,12 @@ from unstall.experiments.until import parse_until
 pytest.importorskip("psutil")
 
 
-def run(tmp_path, text, *, until=None, stall=30.0, limit=120.0):
+def run(tmp_path, text, *, until=None, stall=30.0, limit=120.0, first=0.0):
     script = tmp_path / "own.sh"
     script.write_text(text)
     return run_script(
         script, tmp_path, name="A1", until=until or Until(), stall=stall, limit=limit,
-        environment={}, tell=lambda *_: None,
+        environment={}, tell=lambda *_: None, first=first,
     )  # fmt: skip
 
 
@@ -137,3 +137,26 @@ def test_an_end_that_holds_from_the_start_is_refused(text):
 )
 def test_an_end_is_a_step_a_time_or_a_line(text, until):
     assert parse_until(text) == until
+
+
+def test_a_slow_start_is_no_hang(tmp_path):
+    done = run(tmp_path, "echo loading\nsleep 5\necho step 1\n", stall=2, first=60)
+    assert (done.outcome, done.step, done.started) == ("finished", 1, True)
+
+
+def test_after_the_first_step_the_shorter_patience_holds(tmp_path):
+    done = run(tmp_path, "echo step 0\nsleep 600\n", stall=2, first=400)
+    assert (done.outcome, done.started) == ("hung", True)
+
+
+def test_a_hang_in_the_start_is_told_apart(tmp_path):
+    done = run(tmp_path, "echo loading\nsleep 600\n", stall=1, first=4)
+    assert (done.outcome, done.started) == ("hung", False)
+
+
+def test_the_end_of_a_failed_runs_log_is_kept(tmp_path):
+    done = run(tmp_path, "echo step 3\nseq 100\nno_such_program --x\n")
+    assert (done.outcome, done.started) == ("failed", True)
+    assert done.last[-1].endswith("no_such_program: command not found")
+    assert done.last[-2] == "100"
+    assert run(tmp_path, "echo step 3\n").last == ()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.experiments.statistics import LOOKS, by_steps, clear, fisher, spent, upper_bound
+from unstall.experiments.statistics import LOOKS, by_steps, clear, fisher, share, spent, upper_bound
 
 
 def test_all_of_a_hang_and_none_of_b():
@@ -76,3 +76,10 @@ def test_probabilities_stay_probabilities(runs, data):
 @given(st.integers(0, 10), st.integers(1, 40))
 def test_more_good_runs_never_raise_the_bound(hung, more):
     assert upper_bound(hung, hung + more + 1) <= upper_bound(hung, hung + more) + 1e-12
+
+
+@given(st.floats(1e-6, 0.5), st.integers(1, 30))
+def test_the_shares_of_all_changes_are_what_is_allowed(alpha, changes):
+    shares = [share(alpha, number, changes) for number in range(1, changes + 1)]
+    assert sum(shares) == pytest.approx(alpha)
+    assert shares == sorted(shares, reverse=True)

@@ -95,3 +95,88 @@ def test_neither_side_always_comes_first():
 
     ask(outcomes, count=3)
     assert order == ["A1", "B1", "B2", "A2", "A3", "B3"]
+
+
+def failed(name, error, *, started=False, step=0):
+    return Run(
+        name=name, outcome="failed", step=step, seconds=1.0, folder="f", started=started,
+        errors=(error,), last=(error,),
+    )  # fmt: skip
+
+
+def of(runs_of):
+    made = []
+
+    def one(side, number):
+        made.append(f"{side}{number}")
+        return runs_of(side, number)
+
+    return one, made
+
+
+def test_a_program_that_never_runs_is_no_unclear_answer_and_no_refutation():
+    one, made = of(lambda side, n: failed(f"{side}{n}", "ValueError: a"))
+    found = compare(one, say("as it is"), say("changed"))
+    assert (found.answer, found.same_failure) == ("not-run", True)
+    assert made == ["A1", "B1"]
+
+
+def test_another_error_before_the_first_step_is_tried_once_more():
+    one, made = of(lambda side, n: failed(f"{side}{n}", f"ValueError: {side}"))
+    found = compare(one, say("as it is"), say("changed"))
+    assert (found.answer, found.same_failure) == ("not-run", False)
+    assert made == ["A1", "B1", "B2", "A2"]
+
+
+def test_a_start_that_fails_by_chance_is_not_given_up():
+    """A port that is taken every other time: that is what B is to cure."""
+
+    def one(side, number):
+        if side == "A":
+            return failed(f"A{number}", "OSError: address in use")
+        return Run(
+            name=f"B{number}", outcome="finished", step=9, seconds=1.0, folder="f", started=True
+        )
+
+    found = compare(one, say("as it is"), say("changed"))
+    assert (found.answer, len(found.a.runs)) == ("confirmed", 4)
+
+
+def test_a_change_with_which_nothing_starts_is_not_tried_for_ever():
+    def one(side, number):
+        if side == "B":
+            return failed(f"B{number}", "error: unrecognized arguments")
+        return Run(name=f"A{number}", outcome="hung", step=9, seconds=1.0, folder="f", started=True)
+
+    found = compare(one, say("as it is"), say("changed"), count=10)
+    assert (found.answer, found.elsewhere, len(found.b.runs)) == ("unclear", True, 2)
+
+
+def test_failures_after_the_first_step_count_as_before():
+    one, _ = of(lambda side, n: failed(f"{side}{n}", "ValueError: a", started=True, step=3))
+    found = compare(one, say("as it is"), say("changed"))
+    assert (found.answer, found.same_failure) == ("refuted", True)
+
+
+def test_runs_of_a_that_are_known_are_not_made_again():
+    first, made = of(
+        lambda side, n: Run(
+            name=f"{side}{n}", outcome="hung", step=2, seconds=1.0, folder="f", started=True
+        )
+    )
+    before = compare(first, say("as it is"), say("useless"), count=3)
+    assert (before.answer, before.shared) == ("refuted", 0)
+    second, made = of(
+        lambda side, n: Run(
+            name=f"{side}{n}", outcome="hung" if side == "A" else "finished", step=2, seconds=1.0,
+            folder="f", started=True,
+        )
+    )  # fmt: skip
+    after = compare(second, say("as it is"), say("good"), known=before.a.runs)
+    assert after.answer == "confirmed"
+    assert after.a.runs[:3] == before.a.runs
+    assert after.shared == 3
+    assert made == ["B1", "B2", "B3", "B4", "A4"]
+    # no more of A's runs are counted than B has
+    few = compare(second, say("as it is"), say("good"), count=2, known=before.a.runs)
+    assert (len(few.a.runs), len(few.b.runs), few.shared) == (2, 2, 2)

@@ -92,6 +92,16 @@ def confirm(
             help="With --script: seconds without progress that count as a hang.",
         ),
     ] = 120.0,
+    start_up: Annotated[
+        float,
+        typer.Option(
+            "--start-up",
+            min=1,
+            callback=finite,
+            help="With --script: the same before its first step is seen, where nothing may come "
+            "for longer; no less than --stall.",
+        ),
+    ] = 600.0,
     limit: Annotated[
         float,
         typer.Option(
@@ -206,6 +216,7 @@ def confirm(
                 env=tuple(env or ()),
                 until=until,
                 stall=stall,
+                start_up=start_up,
                 limit=limit,
                 timeout=timeout,
                 runs=runs,

@@ -56,6 +56,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         pids: what the processes were called in the logs and stacks: process id to name.
         verdict: what its evidence was diagnosed as, of a run that hung or failed.
         running: processes of a script that still ran when its shell ended.
+        started: whether a first step was seen, ``None`` where nobody looked for it.
+        last: the end of its log, of a script's run that did not finish.
+        errors: the errors in that, without what differs by chance.
     """
 
     name: str
@@ -73,6 +76,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     pids: dict[int, str] = {}
     verdict: Verdict | None = None
     running: int = 0
+    started: bool | None = None
+    last: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
     @property
     def evidence(self) -> str:

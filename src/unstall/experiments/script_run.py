@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import evidence, guard, tree
+from unstall.experiments import evidence, guard, last_words, tree
 from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
@@ -113,7 +113,7 @@ def run_script(
         limit: seconds after which it is given up.
         environment: variables that are added, unless they are set already.
         tell: hears of progress.
-        first: the same before its first step, where that may take longer.
+        first: the same before its first step was seen, where that may take longer.
         total: how many steps it makes, where that is known.
         gather: gathers more evidence of a run that did not finish, while its processes live.
         remove: what is to be removed besides if this process is killed; else the caller does it.
@@ -220,6 +220,11 @@ def run_script(
         tree.reap()
         removed = tree.remove_segments(segments, seen)
     raw.unlink(missing_ok=True)
+    lines = last_words.tail(place / "run.log") if outcome != "slow" else []
+    if outcome == "finished" and until == Until() and last_words.ends_badly(lines):
+        outcome = "failed"
+    if outcome == "finished":
+        lines = []
     run = Run(
         name=name,
         outcome=outcome,
@@ -231,6 +236,9 @@ def run_script(
         survivors=tuple(left),
         segments=tuple(removed),
         running=running,
+        started=steps.started,
+        last=last_words.shown(lines),
+        errors=last_words.errors(lines),
     )
     (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
     return run

@@ -19,6 +19,7 @@ from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
 from unstall.experiments.script_edit import Edits
 from unstall.experiments.script_run import Until, run_script
+from unstall.experiments.statistics import share
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
 from unstall.experiments.until import parse_until
@@ -38,6 +39,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
     until: str | None = None
     stall: float = 120.0
+    start_up: float = 600.0
     limit: float = 3600.0
     timeout: float | None = None
     runs: int | None = None
@@ -81,18 +83,34 @@ def confirm_script(request: Request, out: TextIO) -> int:
         )
         teller.note(verbatim(script_edit.patch(text, base, request.script.name)))
     results: list[tuple[Candidate, str, Comparison]] = []
-    for number, (one, changed_text) in enumerate(zip(candidates, changed, strict=True)):
+    known: list[Run] = []  # of A, whose script is the same for all changes
+    for number, (one, changed_text) in enumerate(zip(candidates, changed, strict=True), 1):
         difference = script_edit.patch(text, changed_text, request.script.name)
         teller.note(verbatim(difference))
-        place = folder / f"change-{number + 1}" if len(candidates) > 1 else folder
+        place = folder / f"change-{number}" if len(candidates) > 1 else folder
         place.mkdir(parents=True, exist_ok=True)
         (place / "change.patch").write_text(difference, encoding="utf-8")
-        found = _compare(request, one, base, changed_text, plan, until, place, teller)
+        trial = _Trial(
+            request=request,
+            label=one.label,
+            texts={"A": base, "B": changed_text},
+            plan=plan,
+            until=until,
+            folders={"A": folder, "B": place},
+            alpha=share(request.alpha, number, len(candidates)),
+        )
+        found = trial.compare(known, teller)
+        known += found.a.runs[len(known) :]
         results.append((one, difference, found))
-        if found.answer == "confirmed" or not request.until_confirmed:
+        if found.answer in ("confirmed", "not-reproduced") or not request.until_confirmed:
             break
     _report(request, results, folder, out)
-    return 0 if results[-1][2].answer == "confirmed" else 1
+    return exit_code(results[-1][2])
+
+
+def exit_code(found: Comparison) -> int:
+    """0 confirmed, 2 nothing could run, 1 else."""
+    return {"confirmed": 0, "not-run": 2}.get(found.answer, 1)
 
 
 def _require() -> None:
@@ -193,49 +211,52 @@ def _copy(beside: Path, text: str, side: str) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _compare(
-    request: Request,
-    candidate: Candidate,
-    text_a: str,
-    text_b: str,
-    plan: Plan,
-    until: Until,
-    folder: Path,
-    teller: Teller,
-) -> Comparison:
-    label_a = say("as it is")
+class _Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """A script as it is against one change of it; texts and folders by side."""
 
-    def run(side: str, number: int) -> Run:
-        name = f"{side}{number}"
-        place = folder / name
+    request: Request
+    label: Text
+    texts: dict[str, str]
+    plan: Plan
+    until: Until
+    folders: dict[str, Path]
+    alpha: float
+
+    def compare(self, known: list[Run], teller: Teller) -> Comparison:
+        """Run both sides in turn; ``known`` are A's runs so far."""
+        return compare(
+            lambda side, number: self._once(side, number, teller),
+            say("as it is"),
+            self.label,
+            count=self.request.runs,
+            alpha=self.alpha,
+            tell=teller.end,
+            own_end=self.until == Until(),
+            known=known,
+        )
+
+    def _once(self, side: str, number: int, teller: Teller) -> Run:
+        request, name = self.request, f"{side}{number}"
+        place = self.folders[side] / name
         (place / "evidence").mkdir(parents=True)
         # the diagnosis of a hang reads what was started, as it was started
-        own = text_a if side == "A" else text_b
+        own = self.texts[side]
         shown = f"launch{request.script.suffix or '.sh'}"
         (place / "evidence" / shown).write_text(own, encoding="utf-8")
-        teller.begin(name, label_a if side == "A" else candidate.label)
+        teller.begin(name, say("as it is") if side == "A" else self.label)
         with _copy(request.script, own, side) as path:
             done = run_script(
                 path,
                 place,
                 name=name,
-                until=until,
+                until=self.until,
                 stall=request.stall,
+                first=request.start_up,
                 limit=request.limit,
                 environment=recording(place),
                 tell=teller,
             )
-        if number == 1 and done.outcome == "failed" and done.step == 0 and done.seconds < 5:
-            log = (place / "evidence" / "run.log").read_text(encoding="utf-8", errors="replace")
-            teller.end(done)
-            raise LabError(
-                say(
-                    "The script ended at once with exit code {code}; its last lines:\n{lines}",
-                    code=done.ends[0].code if done.ends else 0,
-                    lines="\n".join(log.splitlines()[-5:]),
-                )
-            )
-        if _left_to_itself(done, plan, until):
+        if _left_to_itself(done, self.plan, self.until):
             teller.end(done)
             raise LabError(
                 say(
@@ -245,16 +266,6 @@ def _compare(
             )
         teller("diagnose", done.step)
         return judged(done)
-
-    return compare(
-        run,
-        label_a,
-        candidate.label,
-        count=request.runs,
-        alpha=request.alpha,
-        tell=teller.end,
-        own_end=until == Until(),
-    )
 
 
 def _left_to_itself(run: Run, plan: Plan, until: Until) -> bool:

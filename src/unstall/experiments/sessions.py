@@ -15,6 +15,7 @@ from unstall.experiments.nurse import LabError, Nurse, require_lab
 from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell, run_scenario
 from unstall.experiments.scenario import Change, Scenario, Settings
+from unstall.experiments.statistics import share
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
 from unstall.experiments.until import step_of
@@ -77,16 +78,19 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     )
     teller.note(terminal.timeout_text(settings))
     results: list[tuple[Change, Comparison]] = []
+    known: list[Run] = []  # of A, which is the same for all changes
     with Nurse() as nurse:
 
         def replica(own: Settings, place: Path, name: str, tell: Tell) -> Run:
             return run_scenario(scenario, own, place, nurse, name=name, tell=tell)
 
         once = ready.run if ready is not None else replica
-        for change in changes:
-            found = _compare(scenario, settings, change, request, folder, once, teller)
+        for number, change in enumerate(changes, 1):
+            own = msgspec.structs.replace(request, alpha=share(request.alpha, number, len(changes)))
+            found = _compare(scenario, settings, change, own, folder, once, teller, known)
+            known += found.a.runs[len(known) :]
             results.append((change, found))
-            if found.answer == "confirmed" or not request.until_confirmed:
+            if found.answer in ("confirmed", "not-reproduced") or not request.until_confirmed:
                 break
     _report(scenario, results, request, folder, out)
     return 0 if results[-1][1].answer == "confirmed" else 1
@@ -134,6 +138,7 @@ def _compare(
     folder: Path,
     once: RunOnce,
     teller: Teller,
+    known: list[Run],
 ) -> Comparison:
     label_a = say("as it is")
     label_b = say("{change}: {text}", change=change.name, text=change.text)
@@ -146,11 +151,19 @@ def _compare(
             steps = scenario.long_steps if request.long else settings.steps
             own = msgspec.structs.replace(own, changes=(change.name,), steps=steps)
         teller.begin(name, label_a if side == "A" else label_b)
-        done = once(own, place / name, name, teller)
+        done = once(own, (place if side == "B" else folder) / name, name, teller)
         teller("diagnose", done.step)
         return judged(done)
 
-    return compare(run, label_a, label_b, count=request.runs, alpha=request.alpha, tell=teller.end)
+    return compare(
+        run,
+        label_a,
+        label_b,
+        count=request.runs,
+        alpha=request.alpha,
+        tell=teller.end,
+        known=known,
+    )
 
 
 def _report(

@@ -98,6 +98,21 @@ def spent(look: int, alpha: float) -> float:
     return float(alpha * 0.2 / 2 ** (look - len(shares) + 1))
 
 
+def share(alpha: float, number: int, changes: int) -> float:
+    """What one of several changes may use of ``alpha``; all shares sum to it.
+
+    Whoever tries changes until one is confirmed is wrong more often than each trial says. The
+    first, which the diagnosis trusts most, gets half, the next half of the rest, and the last as
+    much as the one before it. That holds as well where the trials share the runs of A.
+
+    Args:
+        alpha: allowed for all of them together.
+        number: of the change, from 1.
+        changes: how many may be tried.
+    """
+    return float(alpha / 2 ** min(number, changes - 1))
+
+
 def clear(hung_a: int, runs_a: int, hung_b: int, runs_b: int, alpha: float) -> bool:
     """Whether the answer is statistically clear and no more runs are needed.
 

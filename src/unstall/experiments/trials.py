@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from unstall.experiments import statistics
+from unstall.experiments import last_words, statistics
 from unstall.experiments.outcome import Run
 from unstall.model.text import Text, verbatim
 
@@ -55,9 +55,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         p: Fisher's exact probability that B looks so much better by chance.
         p_steps: the same counted by steps; ``None`` where there are no steps.
         bound: upper bound of B's hang rate at 95 %.
-        answer: ``confirmed``, ``refuted`` (B hangs as well), ``unclear`` or ``not-reproduced``
-            (A never hung).
+        answer: ``confirmed``, ``refuted`` (B hangs as well), ``unclear``, ``not-reproduced``
+            (A never hung) or ``not-run`` (each run of both failed before its first step).
         own_end: whether runs counted as finished because they ended by themselves with code 0.
+        shared: how many of A's runs had been made for a change that was tried before.
     """
 
     a: Tally
@@ -68,6 +69,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     bound: float
     answer: str
     own_end: bool = False
+    shared: int = 0
+
+    @property
+    def same_failure(self) -> bool:
+        """Whether all runs failed that were bad, and the last of A and B with the same error."""
+        return (
+            {run.outcome for run in (*self.a.bad, *self.b.bad)} == {"failed"}
+            and bool(self.a.bad and self.b.bad)
+            and last_words.same(self.a.bad[-1].errors, self.b.bad[-1].errors)
+        )
 
     @property
     def elsewhere(self) -> bool:
@@ -84,6 +95,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             return True
         of_a, of_b = _causes(self.a), _causes(self.b)
         return bool(of_a and of_b) and not of_a & of_b
+
+
+def _never_ran(runs: Sequence[Run]) -> bool:
+    """Whether all of these failed before a first step that was looked for."""
+    return bool(runs) and all(run.outcome == "failed" and run.started is False for run in runs)
 
 
 def _causes(tally: Tally) -> set[str]:
@@ -104,6 +120,7 @@ def compare(
     alpha: float = 0.05,
     tell: Callable[[Run], None] | None = None,
     own_end: bool = False,
+    known: Sequence[Run] = (),
 ) -> Comparison:
     """Run A and B in turn.
 
@@ -118,26 +135,41 @@ def compare(
         own_end: a run counts as finished when it ends by itself with code 0: then one of B that
             came to no step at which A hung is not counted (a pipe through ``tee`` ends with code 0
             whatever became of the program before it).
+        known: runs of A that were made already, for another change: they are A's first ones.
     """
     a: list[Run] = []
     b: list[Run] = []
     for number in range(1, (count or MOST) + 1):
         # every other time B first, so that what one run leaves behind favours neither
         for side in "AB" if number % 2 else "BA":
+            if side == "A" and number <= len(known):
+                a.append(known[number - 1])
+                continue
             runs = a if side == "A" else b
             done = run(side, number)
             runs.append(done)
             if tell is not None:
                 tell(done)
-        if count is None and _enough(a, _counting(a, b, own_end), alpha):
+        if _pointless(a, b) or (count is None and _enough(a, _counting(a, b, own_end), alpha)):
             break
-    return conclude(
+    found = conclude(
         Tally(label=label_a, runs=tuple(a)),
         Tally(label=label_b, runs=tuple(_counting(a, b, own_end))),
         alpha,
         fixed=count is not None,
         own_end=own_end,
     )
+    return msgspec.structs.replace(found, shared=min(len(a), len(known)))
+
+
+def _pointless(a: list[Run], b: list[Run]) -> bool:
+    """Whether nothing runs: neither side made a step, or B never does where A did.
+
+    Once each where the error is the same, else twice: a port may be taken once.
+    """
+    if _never_ran(a) and _never_ran(b):
+        return len(a) > 1 or last_words.same(a[-1].errors, b[-1].errors)
+    return len(b) > 1 and _never_ran(b) and last_words.same(b[-1].errors, b[-2].errors)
 
 
 def _counting(a: list[Run], b: list[Run], own_end: bool) -> list[Run]:
@@ -177,7 +209,9 @@ def conclude(a: Tally, b: Tally, alpha: float, *, fixed: bool, own_end: bool = F
         if fixed
         else statistics.clear(len(a.bad), a.counted, len(b.bad), b.counted, alpha)
     )
-    if not a.bad:
+    if _never_ran(a.runs) and _never_ran(b.runs):
+        answer = "not-run"
+    elif not a.bad:
         answer = "not-reproduced"
     elif b.bad and len(b.bad) * max(a.counted, 1) >= len(a.bad) * max(b.counted, 1):
         answer = "refuted"

@@ -79,6 +79,7 @@ def comparison_json(found: Comparison, name: str, language: str, **more: Any) ->
             "p_by_steps": found.p_steps,
             "alpha": found.alpha,
             "upper_bound": found.bound,
+            "shared": found.shared,
             "a": _side(found.a, language),
             "b": _side(found.b, language),
             **more,
@@ -105,6 +106,8 @@ def run_dict(run: Run, language: str) -> dict[str, Any]:
         if verdict is not None
         else None,
         "ends": [{"program": e.program, "rank": e.rank, "code": e.code} for e in run.ends],
+        "started": run.started,
+        "last": list(run.last),
         "settings": msgspec.to_builtins(run.settings),
     }
 

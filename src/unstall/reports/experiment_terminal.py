@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from unstall.experiments.closing import Closing, Seen
+from unstall.experiments.last_words import advice
 from unstall.experiments.observed import Feature
 from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.scenario import Scenario, Settings
@@ -217,6 +219,25 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
         mind.append(
             say("B hung or failed for another reason than A: {causes}", causes=", ".join(other))
         )
+    mind += [
+        say(
+            "{side} never made a first step, {count} times: nothing came for the time that "
+            "--start-up allows. If it only starts slowly, allow more; a start-up that waits for "
+            "ever is a hang as well",
+            side=side,
+            count=len(never),
+        )
+        for side, tally in (("A", found.a), ("B", found.b))
+        if (never := [run for run in tally.bad if run.outcome == "hung" and run.started is False])
+    ]
+    if found.shared:
+        mind.append(
+            say(
+                "{count} of A's runs had been made for the changes tried before: B's runs came "
+                "later than they",
+                count=found.shared,
+            )
+        )
     short = [run for run in found.b.runs if run.outcome == "short"]
     if short:
         mind.append(
@@ -235,6 +256,7 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
             )
         )
     page.row(say("mind"), [page.words(text) for text in mind])
+    page.row(say("look at"), [page.words(text) for text in _advice(found)])
     console.print()
     text, style = answer(found)
     page.line(text, style)
@@ -242,6 +264,7 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
 
 def _side(page: Page, tally: Tally) -> list[str]:
     lines = [page.words(tally.label)]
+    failed = next((run for run in tally.bad if run.outcome == "failed"), None)
     if tally.bad:
         where = ", ".join(str(run.step) for run in tally.bad)
         lines.append(
@@ -255,6 +278,9 @@ def _side(page: Page, tally: Tally) -> list[str]:
             )
         )
         lines += _verdicts(page, tally)
+    if failed is not None and failed.last:
+        lines.append(page.words(say("the end of the log of {run}:", run=failed.name)))
+        lines += [f"  {page.words(verbatim(line))}" for line in failed.last]
     if tally.finished:
         steps = {run.step for run in tally.finished}
         told = say("finished {count} of {runs}", count=len(tally.finished), runs=tally.counted)
@@ -299,6 +325,15 @@ def _verdicts(page: Page, tally: Tally) -> list[str]:
     return lines
 
 
+def _advice(found: Comparison) -> list[Text]:
+    """What to look at where nothing ran, or B never does."""
+    for run in reversed(found.b.runs):
+        if run.outcome == "failed" and run.started is False and run.last:
+            code = run.ends[0].code if run.ends else 0
+            return [advice(code, run.last, str(Path.cwd()))]
+    return []
+
+
 def _otherwise(found: Comparison) -> tuple[str, ...]:
     """Causes of B's hangs where none of them is one of A's."""
     of_a, of_b = (
@@ -314,6 +349,26 @@ def answer(found: Comparison) -> tuple[Text, str]:
         if all(run.outcome == "failed" for run in found.a.bad):
             return say("Confirmed: with the change it no longer fails."), "green"
         return say("Confirmed: with the change it no longer hangs."), "green"
+    if found.answer == "not-run":
+        if found.same_failure:
+            return (
+                say(
+                    "The same failure with and without the change: the program did not run, it "
+                    "failed before its first step."
+                ),
+                "red",
+            )
+        return (
+            say(
+                "The program did not run: it failed before its first step, with the change and "
+                "without it, and not with the same error."
+            ),
+            "red",
+        )
+    if found.answer == "refuted" and found.same_failure:
+        return say("Refuted: the same failure with the change as well."), "red"
+    if found.answer == "refuted" and {run.outcome for run in found.b.bad} == {"failed"}:
+        return say("Refuted: with the change it fails."), "red"
     if found.answer == "refuted":
         return say("Refuted: it hangs with the change as well."), "red"
     if found.answer == "not-reproduced":
