@@ -11,7 +11,7 @@ from unstall.experiments.library import find, near, spelled
 from unstall.experiments.not_here import not_here
 from unstall.experiments.nurse import LabError
 from unstall.experiments.scenario import Scenario, Settings
-from unstall.experiments.sizes import chosen
+from unstall.experiments.sizes import chosen, most_ranks
 from unstall.model.text import say
 
 
@@ -69,14 +69,13 @@ def settings_for(
                 count=count,
             )
         )
-    cores = os.cpu_count() or 1
-    if count > 8 * cores:
+    if count > most_ranks():
         raise LabError(
             say(
                 "{count} ranks are too many for the {cores} cores of this machine: at most {most}.",
                 count=count,
-                cores=cores,
-                most=8 * cores,
+                cores=os.cpu_count() or 1,
+                most=most_ranks(),
             )
         )
     for name in changes:

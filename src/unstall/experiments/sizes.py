@@ -53,6 +53,11 @@ def bounds(name: str) -> Bounds:
     }[name]
 
 
+def most_ranks() -> int:
+    """How many ranks this machine can bear: they mostly wait."""
+    return 8 * (os.cpu_count() or 1)
+
+
 def plain(number: float) -> str:
     """A number as a user writes it."""
     return str(int(number)) if number == int(number) else f"{number:g}"
