@@ -173,5 +173,7 @@ def test_with_the_change_it_runs_to_its_end(stack, tmp_path):
     )
     told = json.loads(done.stdout)
     assert [run["outcome"] for run in told["a"]["runs"]] == ["hung"]
-    assert [(run["outcome"], run["step"]) for run in told["b"]["runs"]] == [("finished", 4)]
-    assert "saved checkpoint.pt" in (tmp_path / "B1" / "evidence" / "run.log").read_text()
+    log = (tmp_path / "B1" / "evidence" / "run.log").read_text()
+    changed = [(run["outcome"], run["step"]) for run in told["b"]["runs"]]
+    assert changed == [("finished", 4)], log
+    assert "saved checkpoint.pt" in log
