@@ -117,6 +117,8 @@ def outcome(run: Run) -> Text:
         if step:
             return say("hung at step {step} after {seconds} s", step=step, seconds=seconds)
         return say("hung before its first step, after {seconds} s", seconds=seconds)
+    if run.outcome == "failed" and not codes:
+        return say("failed after {seconds} s, though with exit code 0", seconds=seconds)
     if run.outcome == "failed":
         return say("failed after {seconds} s (exit codes {codes})", seconds=seconds, codes=codes)
     if run.outcome == "finished":
