@@ -365,6 +365,18 @@ class TestTimeouts:
         assert torch_default("2.2.0").milliseconds == 600_000
         assert torch_default(None).milliseconds == 600_000
 
+    @pytest.mark.parametrize(
+        ("version", "seconds"), [("0.18.1", 600), ("0.24.0", 600), ("0.25.0", 1800), (None, 1800)]
+    )
+    def test_vllms_own_reached_only_the_world_group_at_first(
+        self, version: str | None, seconds: int
+    ) -> None:
+        given = Timeout("distributed_timeout_seconds", 1_800_000, "process groups", Value("1800"))
+        program = Program(label="s", role="inference", software="vllm", timeouts=(given,))
+        found = group_timeout(program, "vllm", {"vllm": version} if version else {})
+        assert found is not None
+        assert found.milliseconds == seconds * 1000
+
     def test_a_hidden_one_is_not_guessed(self) -> None:
         program = Program(
             label="t",

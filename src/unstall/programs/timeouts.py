@@ -122,8 +122,13 @@ DEFAULTS = (
     ),
 )
 """What packages set where nobody asks. Accelerate, torchrun, vLLM and SGLang leave PyTorch's
-default in place (vLLM to 0.24; later only with ``distributed_timeout_seconds``; SGLang unless
-``--dist-timeout``)."""
+default in place (vLLM unless ``distributed_timeout_seconds``, SGLang unless ``--dist-timeout``)."""
+
+VLLM_SUBGROUPS = "0.25"
+"""From this vLLM on ``distributed_timeout_seconds`` reaches the groups that work (tensor, pipeline,
+expert parallel). It is there since 0.18, but only ``init_process_group`` got it: the world group,
+in which nothing waits (``distributed/parallel_state.py`` of 0.18, 0.24 and 0.25, ``GroupCoordinator``
+and ``init_distributed_environment``)."""
 
 ENGINES = ("vllm", "sglang")
 
@@ -134,6 +139,11 @@ def torch_default(version: str | None) -> GroupTimeout:
     return GroupTimeout(row.milliseconds, row.name, False, row.source)
 
 
+def _world_only(name: str, version: str | None) -> bool:
+    """Whether a vLLM, known to be an old one, gives its groups PyTorch's default all the same."""
+    return name == "distributed_timeout_seconds" and within(version, None, VLLM_SUBGROUPS)
+
+
 def group_timeout(
     program: Program, framework: str, versions: Mapping[str, str]
 ) -> GroupTimeout | None:
@@ -142,6 +152,8 @@ def group_timeout(
     if framework not in ENGINES or program.software in ENGINES:
         for timeout in program.timeouts:
             if timeout.reaches == "process groups" and not timeout.value.default:
+                if _world_only(timeout.name, known.get("vllm")):
+                    continue
                 if timeout.milliseconds is None:
                     return None
                 return GroupTimeout(

@@ -5,8 +5,9 @@ Sources, read in vLLM 0.8.0 to 0.33.0: ``engine/arg_utils.py`` (flags; short for
 ``config/parallel.py`` (the data-parallel rendezvous is a port asked for at start, since 0.9, where
 a data-parallel size is given, else ``VLLM_DP_MASTER_PORT``; ``data_parallel_rpc_port`` 29550 since
 0.9, bound only where engines are elsewhere: ``v1/engine/utils.py``; ``nnodes``, ``master_addr``
-127.0.0.1 and ``master_port`` 29501 since 0.11.1; ``distributed_timeout_seconds`` since 0.18, none
-by default, so that NCCL's holds; ``cpu_distributed_timeout_seconds`` since 0.22), ``envs.py``
+127.0.0.1 and ``master_port`` 29501 since 0.11.1; ``distributed_timeout_seconds`` since 0.18, for
+more than the world group since 0.25, none by default, so that NCCL's holds;
+``cpu_distributed_timeout_seconds`` since 0.22), ``envs.py``
 (VLLM_PORT is the first internal port, not the HTTP port). MASTER_ADDR and MASTER_PORT are not read
 by the multiprocessing executor, which makes its own init method.
 """
