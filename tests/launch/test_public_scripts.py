@@ -61,8 +61,8 @@ PROGRAMS = {
     "openrlhf_ray_job.sh": [
         Expected("ray", "node", None, None, None,
                  (("ray", "6379", "fixed"), ("dashboard", "8265", "fixed")), None),
-        # actor with reference 2, two engines of two devices
-        Expected("openrlhf", "trainer", None, None, 6, (), 3_600_000),
+        # actor with reference 2, two engines of two devices, critic and reward model 8 by default
+        Expected("openrlhf", "trainer", None, None, 22, (), 3_600_000),
     ],
     "llamafactory_two_nodes.sh": [
         Expected("llama-factory", "trainer", None, 2, 16,
@@ -72,7 +72,10 @@ PROGRAMS = {
         Expected("sglang", "inference", None, 2, 16,
                  (("http", "8000", "fixed"), ("rendezvous", "20000", "fixed")), 600_000)
     ],
-    "lightning_slurm.slurm": [Expected("lightning", "trainer", None, 2, 8, (), 1_800_000)],
+    "lightning_slurm.slurm": [
+        Expected("lightning", "trainer", None, 2, 8,
+                 (("rendezvous", "15000 + $SLURM_JOB_ID % 10000", "fixed"),), 1_800_000)
+    ],
     "axolotl_launcher.sh": [
         Expected("axolotl", "trainer", (0, 1), 1, 4, (("rendezvous", "29500", "fixed"),), 1_800_000)
     ],

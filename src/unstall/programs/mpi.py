@@ -1,10 +1,13 @@
 """mpirun, mpiexec and srun: what they give to each process.
 
 Sources: Open MPI 5 ``mpirun(1)`` (``-np``, ``-H host:slots``, ``--npernode``, ``-x``), Slurm 24.05
-``srun(1)`` (``--ntasks``, ``--ntasks-per-node``, ``--gpus-per-task``, ``--export``).
+``srun(1)`` (``--ntasks``, ``--ntasks-per-node``, ``--gpus-per-task``, ``--export``), see also
+:func:`srun_tasks`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from unstall.launch.calls import Outer
 from unstall.model.plan import Value
@@ -67,27 +70,16 @@ def apply_mpirun(launch: Launch, outer: Outer) -> None:
 def apply_srun(launch: Launch, outer: Outer, job: dict[str, str]) -> None:
     """Srun's tasks and nodes; ``job`` holds the batch script's directives."""
     launch.launchers.append("srun")
-    options = dict(job)
     names = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task", "w": "nodelist"}
+    own: dict[str, str] = {}
     for flag, value in outer.options:
         name = flag.lstrip("-")
-        options[names.get(name, name)] = value
+        own[names.get(name, name)] = value
+    options = {**job, **own}
     for name, value in options.items():
         launch.flags.setdefault(name.replace("-", "_"), Value(value or "true", place=outer.place))
 
-    def whole(name: str) -> int | None:
-        text = options.get(name, "").split("-")[0]
-        return int(text) if text.isdigit() else None
-
-    nodes = whole("nodes")
-    tasks = whole("ntasks")
-    each = whole("ntasks-per-node")
-    if nodes is None and tasks is not None and each:
-        nodes = -(-tasks // each)
-    if tasks is None and nodes is not None:
-        tasks = nodes * (each or 1)
-    if each is None and tasks is not None and nodes:
-        each = -(-tasks // nodes)
+    nodes, tasks, each = srun_tasks(job, own)
     launch.nodes = nodes
     launch.processes = tasks
     launch.per_node = each
@@ -106,6 +98,51 @@ def apply_srun(launch: Launch, outer: Outer, job: dict[str, str]) -> None:
                 launch.not_exported[name] = launch.environment.pop(name)
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         launch.reads[name] = say("the program's own init_process_group reads it")
+
+
+def srun_tasks(
+    job: Mapping[str, str], own: Mapping[str, str]
+) -> tuple[int | None, int | None, int | None]:
+    """Nodes, tasks and tasks of each node of a step.
+
+    Inside of a job srun takes the batch script's options from SLURM_NTASKS, SLURM_NTASKS_PER_NODE
+    and SLURM_JOB_NUM_NODES. A number of tasks wins over a number for each node, also one that
+    comes from there: ``srun --ntasks-per-node=1`` in a job of 16 tasks starts 16, with a warning,
+    unless it names the nodes as well. Source: Slurm 24.05.8 ``src/srun/opt.c`` (``env_vars``,
+    ``_opt_verify``), ``src/common/env.c`` (``env_array_for_batch_job``).
+
+    Args:
+        job: the batch script's options.
+        own: srun's own.
+    """
+    job_nodes, job_each = _whole(job, "nodes"), _whole(job, "ntasks-per-node")
+    job_tasks = _whole(job, "ntasks")
+    if job_nodes is None and job_tasks is not None and job_each:
+        job_nodes = -(-job_tasks // job_each)
+    if job_tasks is None and job_nodes is not None and job_each:
+        job_tasks = job_nodes * job_each
+    nodes, tasks, each = (_whole(own, n) for n in ("nodes", "ntasks", "ntasks-per-node"))
+    if any(n in own and v is None for n, v in (("nodes", nodes), ("ntasks", tasks))):
+        return nodes, tasks, each  # an expression
+    per_node = each if each is not None else job_each
+    if tasks is None and nodes is not None and per_node:
+        tasks = nodes * per_node
+    elif tasks is None:
+        tasks = job_tasks
+    nodes = nodes if nodes is not None else job_nodes
+    if nodes is None and tasks is not None and per_node:
+        nodes = -(-tasks // per_node)
+    if tasks is None and nodes is not None:
+        tasks = nodes * (per_node or 1)
+    if tasks is not None and nodes is not None:
+        nodes = max(min(nodes, tasks), 1)
+        return nodes, tasks, -(-tasks // nodes)
+    return nodes, tasks, per_node
+
+
+def _whole(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name, "").split("-")[0]
+    return int(text) if text.isdigit() and len(text) < 7 else None
 
 
 def gpus_per_node(options: dict[str, str]) -> int | None:

@@ -16,6 +16,8 @@ from unstall.model.text import say
 from unstall.programs.base import Launch, default, number, parse_flags, picked
 
 NAME = "torchrun"
+C10D_PORT = 29400
+"""``elastic/rendezvous/c10d_rendezvous_backend.py``: taken where the endpoint names none."""
 _SWITCHES = frozenset(
     [
         "standalone",
@@ -89,6 +91,22 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
     launch.words = tuple(start)
 
 
+def _endpoint(text: str) -> tuple[str, str]:
+    """Host and port of ``--rdzv_endpoint``, the port empty where none is given.
+
+    A colon inside of an expression such as ``${PORT:-29500}`` separates nothing.
+    """
+    depth, at = 0, None
+    for n, letter in enumerate(text):
+        if letter in "({[":
+            depth += 1
+        elif letter in ")}]":
+            depth -= 1
+        elif letter == ":" and depth == 0:
+            at = n
+    return (text, "") if at is None else (text[:at], text[at + 1 :])
+
+
 def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str], launcher: str) -> None:
     """What torchrun makes of its flags; also used by frameworks that call it themselves."""
     launch.launchers.append(launcher)
@@ -115,15 +133,15 @@ def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str], laun
             Port("rendezvous", default("0"), host=default("localhost"), picked="free")
         )
     elif endpoint is not None and (backend != "static" or "master_port" not in flags):
-        host, _, port = endpoint.text.rpartition(":")
-        value = msgspec.structs.replace(endpoint, text=port or "29400")
+        host, port = _endpoint(endpoint.text)
+        value = msgspec.structs.replace(endpoint, text=port) if port else default(C10D_PORT)
         if not endpoint.known and port.isdigit():
             value = Value(port, place=endpoint.place)
         launch.ports.append(
             Port(
                 "rendezvous",
                 value,
-                host=msgspec.structs.replace(endpoint, text=host or endpoint.text),
+                host=msgspec.structs.replace(endpoint, text=host),
                 picked="free" if value.text == "0" else picked(value, origins),
             )
         )
@@ -155,6 +173,8 @@ def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str], laun
             name=name,
         )
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        if name in reads:
+            continue
         launch.ignores[name] = say("torchrun sets {name} for each of its workers itself", name=name)
     for name, flag in (
         ("NODE_RANK", "node_rank"),

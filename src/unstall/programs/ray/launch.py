@@ -1,9 +1,12 @@
 """Ray: ``ray start`` and ``ray job submit``.
 
-Source: Ray 2.49 ``scripts/scripts.py`` (``--port`` 6379, ``--dashboard-port`` 8265,
-``--num-gpus``),
-``dashboard/modules/job/cli.py`` (the command stands behind ``--``; ``--runtime-env-json`` carries
-``env_vars``; the shell's variables do not travel to the cluster).
+Sources, read in Ray 2.49.2: ``scripts/scripts.py`` (``--head``; ``--port`` 6379, refused without
+``--head``; ``--dashboard-port`` 8265 of ``--dashboard-host`` 127.0.0.1; ``--num-gpus``; without
+``--block`` the command returns and the node goes on), ``dashboard/modules/job/cli.py`` (the
+command's own options end at its first operand, usually behind ``--``; ``--runtime-env-json`` and
+the file of ``--runtime-env`` carry ``env_vars``; RAY_API_SERVER_ADDRESS, else RAY_ADDRESS, else the
+local cluster), ``dashboard/modules/job/job_supervisor.py`` (the command runs on the cluster with
+the environment of the node that Ray was started on, and ``env_vars``; not with the submitter's).
 """
 
 from __future__ import annotations
@@ -13,10 +16,25 @@ from collections.abc import Sequence
 
 from unstall.model.plan import Port, Value
 from unstall.model.text import say
-from unstall.programs.base import Launch, default, number, parse_flags, picked
+from unstall.programs.base import Launch, default, number, parse_flags, picked, truth
 
 NAME = "ray"
-_SWITCHES = frozenset(["head", "block", "no_wait", "verbose", "disable_usage_stats", "no_monitor"])
+_SWITCHES = frozenset(
+    [
+        "head",
+        "block",
+        "no_wait",
+        "verbose",
+        "no_redirect_output",
+        "disable_usage_stats",
+        "no_monitor",
+        "ray_debugger_external",
+        "enable_object_reconstruction",
+        "enable_resource_isolation",
+    ]
+)
+_SHORT = {"-v": "verbose"}
+SUBMISSION = "ray job"
 
 
 def claims(words: Sequence[Value]) -> bool:
@@ -35,8 +53,8 @@ def is_submission(words: Sequence[Value]) -> bool:
 def peel(launch: Launch, origins: dict[str, str]) -> None:
     """Take ``ray job submit`` off; the shell's variables stay behind."""
     del origins
-    flags, rest = parse_flags(launch.words[3:], switches=_SWITCHES, stop=True)
-    launch.launchers.append("ray job")
+    flags, rest = parse_flags(launch.words[3:], switches=_SWITCHES, short=_SHORT, stop=True)
+    launch.launchers.append(SUBMISSION)
     launch.flags.update(flags)
     for name in list(launch.environment):
         if name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_HEADERS"):
@@ -44,8 +62,8 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
             continue
         launch.not_exported[name] = launch.environment.pop(name)
         launch.ignores[name] = say(
-            "`ray job submit` runs the command on the cluster: only env_vars of the runtime "
-            "environment reach it, not {name} of this shell",
+            "`ray job submit` runs the command on the cluster: env_vars of the runtime "
+            "environment reach it, and what Ray itself was started with, not {name} of this shell",
             name=name,
         )
     given = flags.get("runtime_env_json")
@@ -67,7 +85,7 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
 
 def read(launch: Launch, origins: dict[str, str]) -> None:
     """``ray start``."""
-    flags, _ = parse_flags(launch.words[2:], switches=_SWITCHES)
+    flags, _ = parse_flags(launch.words[2:], switches=_SWITCHES, short=_SHORT)
     launch.flags.update(flags)
     launch.software = NAME
     launch.role = "node"
@@ -80,12 +98,12 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
             launch.visible = number(gpus)
     if launch.flag("head") is not None:
         launch.label = "ray head"
-        for purpose, name, fallback in (
-            ("ray", "port", 6379),
-            ("dashboard", "dashboard_port", 8265),
-        ):
-            value = launch.flag(name) or default(fallback)
-            launch.ports.append(Port(purpose, value, picked=picked(value, origins)))
+        own = launch.flag("port") or default(6379)
+        how = "free" if own.text == "0" else picked(own, origins)
+        launch.ports.append(Port("ray", own, picked=how))
+        if truth(launch.flag("include_dashboard")) is not False:
+            value = launch.flag("dashboard_port") or default(8265)
+            launch.ports.append(Port("dashboard", value, picked=picked(value, origins)))
     else:
         launch.label = "ray node"
         address = launch.flag("address")
