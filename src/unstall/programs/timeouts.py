@@ -127,8 +127,8 @@ default in place (vLLM unless ``distributed_timeout_seconds``, SGLang unless ``-
 VLLM_SUBGROUPS = "0.25"
 """From this vLLM on ``distributed_timeout_seconds`` reaches the groups that work (tensor, pipeline,
 expert parallel). It is there since 0.18, but only ``init_process_group`` got it: the world group,
-in which nothing waits (``distributed/parallel_state.py`` of 0.18, 0.24 and 0.25, ``GroupCoordinator``
-and ``init_distributed_environment``)."""
+in which nothing waits (``distributed/parallel_state.py`` of 0.18, 0.24 and 0.25,
+``GroupCoordinator`` and ``init_distributed_environment``)."""
 
 ENGINES = ("vllm", "sglang")
 
