@@ -1,7 +1,9 @@
 """Changed copies of launch scripts."""
 
+import os
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -155,22 +157,190 @@ def test_one_command_in_a_loop_gets_a_variable_once(tmp_path):
     assert edited(tmp_path, text, env=["NCCL_X=1"]).count("NCCL_X=1") == 1
 
 
+TEXTS = [
+    'bash -c "torchrun t.py --lr 1"\n',
+    "bash -c 'torchrun t.py --lr 1'\n",
+    "bash <<'EOF'\ntorchrun t.py --lr 1\nEOF\n",
+    "bash <<EOF\ntorchrun t.py --lr 1\nEOF\n",
+    'ssh host "torchrun t.py --lr 1"\n',
+    "nohup srun bash -lc 'cd /x && A=1 torchrun t.py \\\n   --lr 1 2>&1 | tee l' &\n",
+    'C="torchrun t.py --lr 1"\neval $C\n',
+    'C="torchrun t.py --lr 1"\necho "+ $C"\nbash -c "$C"\n',
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_text_of_another_command_is_changed_where_it_is_read_as_it_stands(tmp_path, text):
+    assert edited(tmp_path, text, sets=["trainer.lr=7"]) == text.replace("--lr 1", "--lr 7")
+    assert edited(tmp_path, text, unset=["trainer.lr"]).split() == (
+        text.replace("--lr 1", "").replace('t.py "', 't.py"').replace("t.py '", "t.py'").split()
+    )
+
+
+@pytest.mark.parametrize("value", ["$(touch pwned)", "`x`", '$HOME"', "a'b", "\\"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_value_is_read_by_a_second_shell(tmp_path, text, value):
+    """Neither is a flag given to bash or ssh instead."""
+    try:
+        after = edited(tmp_path, text, sets=[f"trainer.lr={value}"])
+    except LabError:
+        return
+    path = tmp_path / "after.sh"
+    path.write_text(after)
+    assert plan_of(path)[1].programs[0].flags["lr"].text == value
+    assert shown_by_bash(tmp_path, after)[1][2] == value
+
+
+STUB = """#!/bin/bash
+{ printf '%s\\0' "${X-unset}" "$@"; } > "$TOLD"
+"""
+#: Outer commands that are not here; what they do is in their manuals.
+OUTER = {
+    "sudo": """keep= ; [ "$1" = -E ] && { keep=1; shift; }
+[ "$keep" ] || unset X
+exec env "$@"
+""",
+    "srun": """while [[ $1 == -* ]]; do
+  case $1 in --export=NONE*) unset X;; esac
+  case $1 in --export=*X=*) v=${1##*X=}; export X=${v%%,*};; esac
+  shift
+done
+exec "$@"
+""",
+    "ssh": 'unset X; shift; exec bash -c "$*"\n',
+    "mpirun": """while [[ $1 == -* ]]; do
+  if [ "$1" = -x ]; then export "$2"; fi
+  shift 2
+done
+exec "$@"
+""",
+    "docker": """unset X; shift
+while [[ $1 == -* ]]; do
+  if [ "$1" = -e ]; then export "$2"; shift; fi
+  shift
+done
+shift; exec "$@"
+""",
+}
+
+
+def shown_by_bash(folder, text):
+    """``X`` and the arguments that a script's program gets, the outer commands stood in for."""
+    tools = folder / "tools"
+    tools.mkdir(exist_ok=True)
+    for name, body in {
+        **{k: f"#!/bin/bash\n{v}" for k, v in OUTER.items()},
+        "torchrun": STUB,
+    }.items():
+        (tools / name).write_text(body)
+        (tools / name).chmod(0o755)
+    told = folder / "told"
+    told.unlink(missing_ok=True)
+    (folder / "run.sh").write_text(text.replace("cd /x", "true").replace("bash -lc", "bash -c"))
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "TOLD": str(told)}
+    subprocess.run(
+        ["bash", folder / "run.sh"], env=environment, cwd=folder, check=False, capture_output=True
+    )
+    for _ in range(100):  # some are in the background
+        if told.exists() and told.stat().st_size:
+            break
+        time.sleep(0.05)
+    variable, *words = told.read_text().split("\0")[:-1]
+    return variable, words
+
+
+ENVIRONMENTS = [
+    "torchrun t.py\n",
+    "X=2 torchrun t.py\n",
+    "export X=2\ntorchrun t.py\n",
+    "export X=2\nX=4 torchrun t.py\n",
+    "env X=2 torchrun t.py\n",
+    "X=3 env A=1 X=2 torchrun t.py\n",
+    "sudo torchrun t.py\n",
+    "export X=2\nsudo -E torchrun t.py\n",
+    "X=2 sudo torchrun t.py\n",
+    "sudo -E env X=2 torchrun t.py\n",
+    "X=1 sudo X=2 torchrun t.py\n",
+    "srun --export=ALL,X=2 torchrun t.py\n",
+    "srun --export=NONE torchrun t.py\n",
+    "X=2 srun -N1 torchrun t.py\n",
+    "mpirun -np 2 -x X=2 torchrun t.py\n",
+    "docker run -e X=2 image torchrun t.py\n",
+    "docker run --rm image torchrun t.py\n",
+    "time torchrun t.py\n",
+    "export X=2; time torchrun t.py\n",
+    "nohup torchrun t.py > log 2>&1 &\nwait\n",
+    "X=2 timeout 60 torchrun t.py\n",
+    "bash -c 'X=2 torchrun t.py'\n",
+    'export X=2\nbash -c "torchrun t.py | cat"\n',
+    "ssh host 'X=2 torchrun t.py'\n",
+    "ssh host torchrun t.py\n",
+    "bash <<EOF\nexport X=2\ntorchrun t.py\nEOF\n",
+    "f() {\n  torchrun t.py\n}\nX=2 f\n",
+    "declare -x X=2\nif true; then exec torchrun t.py; fi\n",
+    'C="X=2 torchrun t.py"\neval "$C"\n',
+    "export X=${X:-2}\ntorchrun t.py\n",
+]
+
+
+@pytest.mark.parametrize("text", ENVIRONMENTS)
+def test_a_variable_reaches_the_program_wherever_it_is_set(tmp_path, text):
+    after = edited(tmp_path, text, env=["trainer.X=7"])
+    assert shown_by_bash(tmp_path, after) == ("7", ["t.py"])
+    assert edited(tmp_path, text, env=["X=7"]) == after
+
+
+@pytest.mark.parametrize("text", [text for text in ENVIRONMENTS if "X=" in text])
+def test_a_variable_is_kept_from_the_program_wherever_it_is_set(tmp_path, text):
+    path = tmp_path / "own.sh"
+    path.write_text(text)
+    if "X" not in plan_of(path)[1].programs[0].environment:
+        assert "sudo torchrun" in text  # it does not get it as it is
+        return
+    after = edited(tmp_path, text, unset=["trainer.X"])
+    assert shown_by_bash(tmp_path, after) == ("unset", ["t.py"])
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "after"),
     [
-        'bash -c "torchrun t.py --lr 1"\n',
-        "bash <<'EOF'\ntorchrun t.py --lr 1\nEOF\n",
-        "bash <<EOF\ntorchrun t.py --lr 1\nEOF\n",
-        'ssh host "torchrun t.py --lr 1"\n',
-        'C="torchrun t.py --lr 1"\neval $C\n',
+        ("export X=2\ntorchrun t.py --n $X\n", "export X=7\ntorchrun t.py --n $X\n"),
+        ("X=2\nexport X\ntorchrun t.py --n ${X}\n", "X=7\nexport X\ntorchrun t.py --n ${X}\n"),
+        (
+            "#!/bin/bash\n#SBATCH -N 1\n\ntorchrun t.py --n ${X:-1}\n",
+            "#!/bin/bash\n#SBATCH -N 1\n\nexport X=7\ntorchrun t.py --n ${X:-1}\n",
+        ),
+        (
+            "export X=${X:-2}\nN=$((X+1))\ntorchrun t.py --n $X\n",
+            "export X=7\nN=$((X+1))\ntorchrun t.py --n $X\n",
+        ),
     ],
 )
-def test_what_is_text_of_another_command_is_not_changed_blindly(tmp_path, text):
-    """Neither is a flag given to bash or ssh instead, nor is a value read by a second shell."""
-    with pytest.raises(LabError):
-        edited(tmp_path, text, sets=["trainer.lr=$(touch pwned)"])
-    with pytest.raises(LabError):
-        edited(tmp_path, text, unset=["trainer.lr"])
+def test_a_variable_that_the_script_reads_is_changed_where_it_is_set(tmp_path, text, after):
+    """Before one command it would not reach ``$X``: the shell has put that in already."""
+    assert edited(tmp_path, text, env=["X=7"]) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "told"),
+    [
+        (
+            "export X=2\ntorchrun t.py --n $X\ntorchrun o.py\n",
+            "trainer 1.X=7",
+            "read by the script itself as well (line 2)",
+        ),
+        ("export X=2\n[ $A ] && X=3\ntorchrun t.py --n $X\n", "X=7", "on several lines"),
+    ],
+)
+def test_where_it_is_ambiguous_the_lines_are_told(tmp_path, text, env, told):
+    with pytest.raises(LabError) as caught:
+        edited(tmp_path, text, env=[env])
+    assert told in caught.value.text.render()
+
+
+def test_a_variable_of_no_program_cannot_be_removed(tmp_path):
+    with pytest.raises(LabError, match="gets the variable"):
+        edited(tmp_path, "torchrun t.py\n", unset=["NO_SUCH_VARIABLE_X"])
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 import msgspec
-from tree_sitter import Language, Node, Parser
 
+from unstall.experiments import script_places
 from unstall.experiments.nurse import LabError
+from unstall.experiments.script_places import Cut, Spot, canonical
 from unstall.launch.texts import Script
 from unstall.model.facts import Place
 from unstall.model.findings import Change
@@ -22,7 +24,6 @@ from unstall.model.text import Text, say
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z", re.ASCII)
 #: A flag's name, or a key of Hydra: it is written unquoted, so nothing that a shell reads.
 _FLAG = re.compile(r"[+-]{0,2}[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,200}\Z", re.ASCII)
-_HYDRA = re.compile(r"[+~]{0,2}[A-Za-z_][\w.@/-]*=")
 
 
 class Edits(msgspec.Struct, frozen=True):
@@ -33,12 +34,14 @@ class Edits(msgspec.Struct, frozen=True):
         set: flags (``vllm_use_async_engine`` or ``--vllm_use_async_engine``) to values.
         unset: flags to remove.
         env: variables to values.
+        unset_env: variables that it is not to get.
     """
 
     program: str
     set: dict[str, str] = {}
     unset: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    unset_env: tuple[str, ...] = ()
 
 
 def plan_of(path: Path) -> tuple[str, Plan]:
@@ -99,8 +102,20 @@ def parse_edits(
         known = edits.get(program.label, Edits(program.label))
         add(program.label, set={**known.set, flag: value})
     for text in unset:
+        if _is_variable(text):
+            owners = [p for p in plan.programs if text in p.environment or text in os.environ]
+            if not owners:
+                raise LabError(say("No program of the script gets the variable {name}.", name=text))
+            for one in owners:
+                known = edits.get(one.label, Edits(one.label))
+                add(one.label, unset_env=(*known.unset_env, text))
+            continue
         program, flag = _program_of(plan, text)
-        if _canonical(flag) not in program.flags or program.flags[_canonical(flag)].default:
+        if _is_variable(flag) and (flag in program.environment or flag in os.environ):
+            known = edits.get(program.label, Edits(program.label))
+            add(program.label, unset_env=(*known.unset_env, flag))
+            continue
+        if canonical(flag) not in program.flags or program.flags[canonical(flag)].default:
             raise LabError(
                 say(
                     "{program} is not given the flag {flag}. It has: {flags}",
@@ -142,11 +157,10 @@ def edits_of(plan: Plan, change: Change) -> Edits | None:
     flags = {k: v for k, v in change.set.items() if not _is_variable(k)}
     env = {k: v for k, v in change.set.items() if _is_variable(k)}
     unset = tuple(
-        flag
-        for flag in change.unset
-        if not _is_variable(flag) and _canonical(flag) in program.flags
+        flag for flag in change.unset if not _is_variable(flag) and canonical(flag) in program.flags
     )
-    return Edits(program.label, flags, unset, env)
+    gone = tuple(name for name in change.unset if name in program.environment)
+    return Edits(program.label, flags, unset, env, gone)
 
 
 def _is_variable(name: str) -> bool:
@@ -169,39 +183,197 @@ def _program_of(plan: Plan, text: str) -> tuple[Program, str]:
     )
 
 
-def _canonical(flag: str) -> str:
-    return flag.lstrip("-+~").replace("-", "_")
-
-
 def apply(text: str, plan: Plan, edits: Sequence[Edits]) -> str:
     """The changed text.
 
-    The plan of the changed text is read again: what is not seen there as wanted was not changed,
-    be it that the command is the text of another (``bash -c``, ``ssh``, a heredoc).
+    Each place where a change may be made is tried until one has the effect that was asked for and
+    no other: the plan of the changed text is read again. A command may be the text of another
+    (``bash -c``, ``ssh``, a heredoc).
 
     Raises:
         LabError: a program's command cannot be found in the text (it stands in another script), or
-            the change has not the effect that was asked for, or another one besides.
+            no place gives the effect, or it would have another one besides.
     """
-    cuts: set[tuple[int, int, bytes]] = set()
-    data = text.encode()
+    place = next((p.place for p in plan.programs if p.place is not None), None)
+    name = place.source if place is not None else "-"
+    everywhere = _read_by_script(text, plan, edits)
+    changed, now = text, plan
+    for variable, value in everywhere.items():
+        changed = _where_it_is_set(changed, variable, value)
+        now = _plan(changed, name)
+        _check_everywhere(plan, now, variable, value)
     for one in edits:
-        program = plan.program(one.program)
-        if program is None:
-            raise LabError(say("The script has no program {program}.", program=one.program))
-        command = _command(data, program)
-        if command is None:
-            raise LabError(_not_found(program))
-        cuts.update(_cuts(data, command, one, program))
+        left = msgspec.structs.replace(
+            one, env={k: v for k, v in one.env.items() if k not in everywhere}
+        )
+        changed, now = _apply_one(changed, now, left, edits, name)
+    if not everywhere:
+        _check(plan, now, edits, edits)
+    return changed
+
+
+def _apply_one(
+    text: str, plan: Plan, one: Edits, edits: Sequence[Edits], name: str
+) -> tuple[str, Plan]:
+    """One program's changes made in the first place where they have their effect."""
+    program = plan.program(one.program)
+    if program is None:
+        raise LabError(say("The script has no program {program}.", program=one.program))
+    if _done(program, one):
+        return text, plan  # a loop starts several programs by one command
+    data = text.encode()
+    found = script_places.spots(data, program)
+    if not found:
+        raise LabError(_not_found(program))
+    first: LabError | None = None
+    for spot in found:
+        for cuts in _ways(spot, one, program):
+            try:
+                changed = _cut(data, cuts)
+                after = _plan(changed, name)
+                _check(plan, after, [one], edits)
+            except LabError as error:
+                first = first or error
+                continue
+            return changed, after
+    if first is None and one.unset:
+        raise LabError(
+            say(
+                "{flag} does not stand in the command of {program} itself; remove it where it "
+                "is set.",
+                flag=", ".join(one.unset),
+                program=one.program,
+            )
+        )
+    raise first or LabError(_without_effect(program))
+
+
+def _done(program: Program, one: Edits) -> bool:
+    return (
+        all(_is(program.flags.get(canonical(k)), v) for k, v in one.set.items())
+        and not any(_given(program, flag) for flag in one.unset)
+        and all(_is(program.environment.get(k), v) for k, v in one.env.items())
+        and not one.unset_env
+    )
+
+
+def _given(program: Program, flag: str) -> bool:
+    found = program.flags.get(canonical(flag))
+    return found is not None and not found.default
+
+
+def _ways(spot: Spot, one: Edits, program: Program) -> Iterator[list[Cut] | None]:
+    """The ways in which changes can be written into one command; ``None``: not as its text is."""
+    gone = script_places.unset_flags(spot, one.unset, program)
+    if gone is None:
+        return
+    cuts = [*script_places.set_flags(spot, one.set, program), *gone]
+    for variable, value in one.env.items():
+        cuts += script_places.set_variable(spot, variable, value)
+    if not one.unset_env:
+        yield spot.moved(cuts)
+        return
+    removed = [cut for v in one.unset_env for cut in script_places.unset_variable(spot, v)]
+    if removed:
+        yield spot.moved([*cuts, *removed])
+    kept = [cut for v in one.unset_env for cut in script_places.keep_from(spot, v)]
+    yield spot.moved([*cuts, *removed, *kept])
+
+
+def _cut(data: bytes, cuts: Sequence[Cut] | None) -> str:
+    """The text with its cuts made; those at one place are put there in their order."""
+    if cuts is None:
+        raise LabError(
+            say(
+                "The command is part of another's text, in whose quotes the new value cannot be "
+                "written. Write it as a plain command."
+            )
+        )
     end = len(data)
-    for start, stop, new in sorted(cuts, reverse=True):
+    numbered = sorted(enumerate(dict.fromkeys(cuts)), key=lambda one: (one[1][:2], one[0]))
+    for _, (start, stop, new) in reversed(numbered):
         if stop > end:
             raise LabError(say("Two changes would overwrite each other in the script."))
         data, end = data[:start] + new + data[stop:], start
-    changed = data.decode()
-    place = next((p.place for p in plan.programs if p.place is not None), None)
-    _check(plan, _plan(changed, place.source if place is not None else "-"), edits)
-    return changed
+    return data.decode()
+
+
+# --- variables that the script itself reads -------------------------------------------------------
+
+
+def _read_by_script(text: str, plan: Plan, edits: Sequence[Edits]) -> dict[str, str]:
+    """Variables of all programs whose value the script puts into its commands itself.
+
+    What is set before one command does not reach ``$NAME`` in it: the shell has put that in.
+
+    Raises:
+        LabError: such a variable is to be changed for some programs only.
+    """
+    data = text.encode()
+    root = script_places.parse(data)
+    found: dict[str, str] = {}
+    for variable in dict.fromkeys(name for one in edits for name in one.env):
+        lines = script_places.reads(root, data, variable)
+        values = {one.env[variable] for one in edits if variable in one.env}
+        own = [line for line in lines if not _only_own(data, variable, line)]
+        if not own:
+            continue
+        asked = {one.program for one in edits if variable in one.env}
+        if len(values) > 1 or asked != {p.label for p in plan.programs}:
+            raise LabError(
+                say(
+                    "{name} is read by the script itself as well (line {lines}): for one program "
+                    "alone it cannot be changed without changing what is made of it. Without a "
+                    "program before the name it is changed where it is set.",
+                    name=variable,
+                    lines=", ".join(map(str, own)),
+                )
+            )
+        found[variable] = values.pop()
+    return found
+
+
+def _only_own(data: bytes, variable: str, line: int) -> bool:
+    """Whether a line that reads a variable only gives it a default: ``X=${X:-1}``, or shows it."""
+    text = data.split(b"\n")[line - 1].decode(errors="replace").strip()
+    return text.startswith(("echo ", "printf ")) or bool(
+        re.match(rf"(?:export\s+)?{variable}=[\"']?\$\{{?{variable}\b[^;&|]*\Z", text)
+    )
+
+
+def _where_it_is_set(text: str, variable: str, value: str) -> str:
+    """The script with a variable changed in the statement that sets it, or set at its begin."""
+    data = text.encode()
+    nodes = script_places.assignments(data, variable)
+    new = f"{variable}={shlex.quote(value)}".encode()
+    if len(nodes) == 1:
+        return _cut(data, [(nodes[0].start_byte, nodes[0].end_byte, new)])
+    if nodes:
+        raise LabError(
+            say(
+                "{name} is set on several lines of the script ({lines}); change the right one in "
+                "a copy of your own.",
+                name=variable,
+                lines=", ".join(str(node.start_point[0] + 1) for node in nodes),
+            )
+        )
+    at = 0  # after the comments at the begin: a scheduler reads them
+    for line in text.splitlines(keepends=True):
+        if line.strip() and not line.startswith("#"):
+            break
+        at += len(line.encode())
+    return _cut(data, [(at, at, b"export " + new + b"\n")])
+
+
+def _check_everywhere(before: Plan, after: Plan, variable: str, value: str) -> None:
+    """Whether a variable has its value in every program, and none was lost or cut short."""
+    pairs = list(zip(before.programs, after.programs, strict=False))
+    same = [p.label for p in before.programs] == [p.label for p in after.programs]
+    if not same or not all(
+        len(old.command) == len(new.command) and _is(new.environment.get(variable), value)
+        for old, new in pairs
+    ):
+        raise LabError(_without_effect(before.programs[0]))
 
 
 def _not_found(program: Program) -> Text:
@@ -212,28 +384,51 @@ def _not_found(program: Program) -> Text:
     )
 
 
-def _check(before: Plan, after: Plan, edits: Sequence[Edits]) -> None:
-    """Whether a change has the effect that was asked for and no other."""
+def _check(before: Plan, after: Plan, edits: Sequence[Edits], every: Sequence[Edits]) -> None:
+    """Whether changes have the effect that was asked for and no other.
+
+    Args:
+        before: the plan as it was.
+        after: the plan as it is.
+        edits: what was changed.
+        every: all that is to be changed in the end: a command may be that of several programs.
+    """
     if [p.label for p in before.programs] != [p.label for p in after.programs]:
         raise LabError(_without_effect(before.programs[0]))
     wanted = {one.program: one for one in edits}
+    labels = {one.program for one in every}
     for old, new in zip(before.programs, after.programs, strict=True):
         one = wanted.get(old.label)
         if one is None:
-            beside = [p for p in before.programs if p.label in wanted and p.place == old.place]
-            if old.command != new.command and not beside:
+            beside = [p for p in before.programs if p.label in labels and p.place == old.place]
+            if (old.command != new.command or _texts(old) != _texts(new)) and not beside:
                 raise LabError(_without_effect(old))
             continue
-        own = {_canonical(flag): value for flag, value in one.set.items()}
-        gone = {_canonical(flag) for flag in one.unset}
+        own = {canonical(flag): value for flag, value in one.set.items()}
+        gone = {canonical(flag) for flag in one.unset}
         right = (
             all(_is(new.flags.get(flag), value) for flag, value in own.items())
             and all(flag not in new.flags or new.flags[flag].default for flag in gone)
             and all(_is(new.environment.get(name), text) for name, text in one.env.items())
+            and not any(name in new.environment for name in one.unset_env)
         )
         lost = Counter(old.command) - Counter(new.command)
-        if not right or not set(lost) <= _words_of(old, own.keys() | gone):
+        more = Counter(new.command) - Counter(old.command)
+        if (
+            not right
+            or not set(lost) <= _words_of(old, own.keys() | gone)
+            or not set(more) <= _words_of(new, own.keys())
+        ):
             raise LabError(_without_effect(old))
+        others = one.env.keys() | set(one.unset_env)
+        if {k: v for k, v in _texts(old).items() if k not in others} != {
+            k: v for k, v in _texts(new).items() if k not in others
+        }:
+            raise LabError(_without_effect(old))
+
+
+def _texts(program: Program) -> dict[str, str]:
+    return {name: value.text for name, value in program.environment.items()}
 
 
 def _without_effect(program: Program) -> Text:
@@ -250,7 +445,7 @@ def _words_of(program: Program, flags: Set[str]) -> set[str]:
     for flag in flags & program.flags.keys():
         found |= {program.flags[flag].text, *program.flags[flag].text.split()}
     for word, after in zip(program.command, (*program.command[1:], ""), strict=True):
-        if _canonical(word.partition("=")[0]) in flags:
+        if canonical(word.partition("=")[0]) in flags:
             found |= {word} if "=" in word else {word, after}
     return found
 
@@ -269,128 +464,3 @@ def patch(before: str, after: str, name: str) -> str:
             f"b/{name}",
         )
     )
-
-
-# --- places in the text ----------------------------------------------------------------------
-
-
-def _command(data: bytes, program: Program) -> Node | None:
-    """The shell command that starts a program, by the line where its plan says that it stands.
-
-    Of several on that line (``cd x && torchrun … | tee log``) the one with most of its words.
-    """
-    import tree_sitter_bash
-
-    if program.place is None:
-        return None
-    root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
-    line = program.place.line - 1
-    wanted = Counter(program.command)
-    best: tuple[int, int, Node] | None = None
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        if not node.start_point[0] <= line <= node.end_point[0]:
-            continue
-        if node.type == "command":
-            words = Counter(_text(data, child) for child in node.named_children)
-            score = (words & wanted).total()
-            if best is None or (score, -_size(node)) > best[:2]:
-                best = (score, -_size(node), node)
-        todo.extend(node.named_children)
-    return best[2] if best is not None else None
-
-
-def _size(node: Node) -> int:
-    return node.end_byte - node.start_byte
-
-
-def _text(data: bytes, node: Node) -> str:
-    return data[node.start_byte : node.end_byte].decode()
-
-
-def _cuts(
-    data: bytes, command: Node, edits: Edits, program: Program
-) -> list[tuple[int, int, bytes]]:
-    """Replacements of byte ranges within one command."""
-    found: list[tuple[int, int, bytes]] = []
-    words = [one for one in command.named_children if one.type != "variable_assignment"]
-    hydra = any(_HYDRA.match(word) for word in program.command) and not any(
-        word.startswith("--") and "config" not in word for word in program.command
-    )
-    for flag, value in edits.set.items():
-        spans = _flag_spans(data, words, flag, program)
-        if spans:
-            start, end, written = spans[-1]  # of several, programs take the last
-            joined = "=" if data[start:end].startswith(f"{written}=".encode()) else " "
-            found.append((start, end, f"{written}{joined}{shlex.quote(value)}".encode()))
-            continue
-        end = words[-1].end_byte
-        if hydra:
-            new = f" {flag}={shlex.quote(value)}"
-        else:
-            new = f" {flag if flag.startswith('-') else f'--{flag}'} {shlex.quote(value)}"
-        found.append((end, end, new.encode()))
-    for flag in edits.unset:
-        spans = _flag_spans(data, words, flag, program)
-        if not spans:
-            raise LabError(
-                say(
-                    "{flag} does not stand in the command of {program} itself; remove it where it "
-                    "is set.",
-                    flag=flag,
-                    program=edits.program,
-                )
-            )
-        for start, end, _ in spans:
-            first = start
-            while first > 0 and data[first - 1 : first] == b" ":
-                first -= 1
-            if data[first - 1 : first] == b"\n":  # keep the line's indentation
-                while data[end : end + 1] == b" ":
-                    end += 1
-                found.append((start, end, b""))
-            else:
-                found.append((first, end, b""))
-    for name, value in edits.env.items():
-        own = next(
-            (
-                word
-                for word in command.named_children
-                if word.type == "variable_assignment" and _text(data, word).startswith(f"{name}=")
-            ),
-            None,
-        )
-        new = f"{name}={shlex.quote(value)}"
-        if own is not None:
-            found.append((own.start_byte, own.end_byte, new.encode()))
-        else:
-            found.append((command.start_byte, command.start_byte, f"{new} ".encode()))
-    return found
-
-
-def _flag_spans(
-    data: bytes, words: Sequence[Node], flag: str, program: Program
-) -> list[tuple[int, int, str]]:
-    """Where a flag and its values stand each time, and how it is written there."""
-    wanted = _canonical(flag)
-    value = program.flags.get(wanted)
-    found = []
-    for number, word in enumerate(words):
-        name, equals, _ = _text(data, word).partition("=")
-        if _canonical(name) != wanted or not (equals or name.startswith("-")):
-            continue
-        end = word.end_byte
-        if not equals:
-            for after in words[number + 1 :]:
-                if _text(data, after).startswith("-") and not _negative(_text(data, after)):
-                    break
-                if value is not None and end > word.end_byte and " " not in value.text:
-                    break  # its one value is there: the rest is the program's own (a script, say)
-                end = after.end_byte
-        found.append((word.start_byte, end, name))
-    return found
-
-
-def _negative(text: str) -> bool:
-    return text[1:2].isdigit()

@@ -34,6 +34,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         script: number of the script.
         outer: wrappers around it, outermost first.
         feed: text on its standard input, where known.
+        within: variables that were set within some of ``outer`` (``srun env X=1 …``), and how many
+            of the innermost ones are around the program only, not around that.
     """
 
     words: tuple[Value, ...]
@@ -48,6 +50,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     script: int = 0
     outer: tuple[Outer, ...] = ()
     feed: str | None = None
+    within: dict[str, int] = {}
 
 
 class Variable(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from unstall.launch import wrappers
@@ -16,6 +18,32 @@ from unstall.model.plan import Value
 #: What starts a shell on another machine, without this one's environment (OpenSSH's ``SendEnv`` is
 #: empty by default, ssh_config(5); pdsh starts ssh or rsh).
 _ELSEWHERE = ("ssh", "pdsh")
+
+
+def _kept(
+    outer: wrappers.Peeled, variables: dict[str, Variable], given: Container[str]
+) -> dict[str, Variable]:
+    """What an outer command gives on of the environment; ``given`` are its own assignments.
+
+    ``env -i`` and ``env -u`` (coreutils 9); sudo starts with an environment of its own unless it is
+    told to keep this one (sudoers(5), ``env_reset`` is on by default).
+    """
+    options = dict(outer.options)
+    gone: set[str] = set()
+    if outer.name == "env":
+        gone = {value for option, value in outer.options if option in ("-u", "--unset")}
+        if "-i" in options or "--ignore-environment" in options:
+            gone |= variables.keys()
+    elif outer.name == "sudo" and "-E" not in options:
+        kept = options.get("--preserve-env")
+        if kept == "":
+            return variables
+        gone = variables.keys() - set((kept or "").split(","))
+    gone = {name for name in gone if name not in given}
+    return {
+        name: msgspec.structs.replace(variable, exported=False) if name in gone else variable
+        for name, variable in variables.items()
+    }
 
 
 class _Externals(_Outputs):
@@ -37,6 +65,7 @@ class _Externals(_Outputs):
                 return
             self.record(expanded, place, feed)
             return
+        self.outside_of.append(dict(self.variables))
         before: dict[str, Variable | None] = {}
         for at in peeled.assigns:
             head = expanded[at][0]
@@ -56,6 +85,7 @@ class _Externals(_Outputs):
                 name: msgspec.structs.replace(variable, exported=False)
                 for name, variable in here.items()
             }
+        self.variables = _kept(peeled, self.variables, before)
         try:
             inner = expanded[peeled.start :]
             if not inner:
@@ -75,6 +105,7 @@ class _Externals(_Outputs):
             self.background -= background
             self.variables = here
             self.outer.pop()
+            self.outside_of.pop()
             for name, variable in before.items():
                 if variable is None:
                     self.variables.pop(name, None)
@@ -116,16 +147,28 @@ class _Externals(_Outputs):
                 script=self.number,
                 outer=tuple(self.outer),
                 feed=feed,
+                within=self.within(),
             )
         )
+
+    def within(self) -> dict[str, int]:
+        """See :attr:`unstall.launch.calls.Call.within`."""
+        found: dict[str, int] = {}
+        for rest, before in enumerate(reversed(self.outside_of)):
+            for name, variable in self.variables.items():
+                if variable.exported and before.get(name) != variable:
+                    found.setdefault(name, rest)
+        return found
 
     def inside(self, text: Pieces, parameters: list[Pieces], place: Place) -> None:
         """Follow a text as a shell of its own; calls in it have that shell around them."""
         self.outer.append(Outer("shell", (), (), place))
+        self.outside_of.append(dict(self.variables))
         try:
             self.nested(text, parameters=parameters)
         finally:
             self.outer.pop()
+            self.outside_of.pop()
 
     def nested(
         self,

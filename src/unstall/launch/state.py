@@ -70,6 +70,7 @@ class _State:
         self.conditions: list[str] = []
         self.path: list[tuple[int, int]] = []
         self.outer: list[Outer] = []
+        self.outside_of: list[dict[str, Variable]] = []  # what was set before each of them
         self.export_all = False
         self.muted = 0
         self.line = 0

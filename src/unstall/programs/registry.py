@@ -106,7 +106,7 @@ def _devices(launch: Launch, directives: dict[str, str]) -> None:
 
 
 def _outer(launch: Launch, directives: dict[str, str]) -> None:
-    for outer in launch.call.outer:
+    for number, outer in enumerate(launch.call.outer):
         if outer.name == "mpirun":
             mpi.apply_mpirun(launch, outer)
         elif outer.name == "srun":
@@ -117,6 +117,12 @@ def _outer(launch: Launch, directives: dict[str, str]) -> None:
             docker.apply_manifest(launch, outer)
         elif outer.name in ("ssh", "pdsh"):
             launch.host = outer.operands[0] if outer.operands else outer.name
+        for name, rest in launch.call.within.items():
+            if number < len(launch.call.outer) - rest and name in launch.call.environment:
+                # set behind it, which therefore can neither keep nor change it
+                launch.environment[name] = launch.call.environment[name]
+                launch.not_exported.pop(name, None)
+                launch.ignores.pop(name, None)
 
 
 def _inner(launch: Launch, origins: dict[str, str]) -> Launch | None:
