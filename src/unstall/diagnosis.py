@@ -12,6 +12,7 @@ import msgspec
 
 from unstall.benign import harmless
 from unstall.causes import Cause, all_causes
+from unstall.causes.hccl import claims as told_by_hccl
 from unstall.causes.known_bugs import consulted
 from unstall.job import Job, build
 from unstall.job.attempts import attempts
@@ -175,7 +176,8 @@ def examine(job: Job, spared: Spared | None = None) -> list[Finding]:
 
 
 def _claims(cause: Cause, job: Job) -> list[Finding]:
-    return [consulted(job, found) for found in cause.examine(job)]
+    claimed = (*cause.examine(job), *told_by_hccl(job, cause.id))
+    return [consulted(job, found) for found in claimed]
 
 
 def score(finding: Finding) -> float:

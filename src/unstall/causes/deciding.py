@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from unstall.causes import hccl
+from unstall.causes.engine_signs import step
 from unstall.causes.reasons import began
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
+    BarrierFailure,
+    EngineNotice,
     Fact,
+    HcclError,
     NcclError,
     NcclWarning,
     PeerLost,
@@ -15,6 +20,7 @@ from unstall.model.facts import (
     Remark,
     StoreFailure,
     Terminated,
+    WatchdogError,
     WatchdogStuck,
 )
 from unstall.model.text import Text, say
@@ -31,6 +37,13 @@ def parted_step() -> Text:
 
 def stall_step(job: Job, blocked: Blocked) -> Text:
     """Where ranks wait and it is not known for what."""
+    if blocked.stall.first.backend == "hccl":
+        return say(
+            "compare all ranks' first errors (~/ascend/log/debug/plog, and run/plog for what "
+            "heartbeats saw): a rank with another or no error is the one that the others waited "
+            "for; if all waited alike, look for unequal numbers of samples or batches. "
+            "HCCL_EXEC_TIMEOUT is how long they wait"
+        )
     few = len(blocked.absent) <= max(1, len(blocked.stall.waiters))
     if blocked.absent and few and not job.all(ProcessStack):
         if began(job, blocked) is None:
@@ -60,15 +73,30 @@ def _time(job: Job, blocked: Blocked) -> str:
     return moment.stamp.strftime("%H:%M:%S") if moment is not None else "?"
 
 
+def nccl_words(fact: Fact) -> bool:
+    """Whether an exception or a watchdog only passes on that NCCL failed."""
+    if isinstance(fact, WatchdogError):
+        return "NCCL error" in fact.error
+    return isinstance(fact, PythonException) and "NCCL error" in fact.message
+
+
 def deciding_step(job: Job, fact: Fact) -> Text:
     """Where all that is known is the first sign of a failure."""
     if isinstance(fact, ProcessEnd):
         return _exit_step(job, fact)
-    nccl = isinstance(fact, PythonException) and "NCCL error" in fact.message
-    if nccl or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
+    if isinstance(fact, EngineNotice):
+        return step(fact)
+    if nccl_words(fact) or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
         return say(
             "look for the rank that failed first: a closed connection or remote error is "
             "what its peers see. NCCL_DEBUG=INFO shows NCCL's own last words on every rank"
+        )
+    if isinstance(fact, HcclError):
+        return hccl.step(fact)
+    if isinstance(fact, BarrierFailure):
+        return say(
+            "look at the ranks that did not come: the end of their logs, and stacks while it hangs "
+            "(py-spy dump --pid PID)"
         )
     if isinstance(fact, StoreFailure):
         return say(

@@ -26,6 +26,7 @@ from unstall.causes.reasons import (
 from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.job import Job
 from unstall.model.facts import (
+    CollectiveTimeout,
     NcclInit,
     Phase,
     Progress,
@@ -61,6 +62,8 @@ def examine(job: Job) -> Iterable[Finding]:
         asked = _asked_first(job, late[0])
         if asked is not None:
             yield _unpublished(job, late[0], asked)
+    elif (held := _held_first(job)) is not None:
+        yield _gave_up(job, *held)
 
 
 #: Functions that let one rank prepare the data set while the others wait in a barrier.
@@ -75,6 +78,59 @@ def _asked_first(job: Job, late: StoreFailure) -> PythonException | None:
         if own and any(frame.function in _FIRST for frame in error.frames):
             return error
     return None
+
+
+def _held_first(job: Job) -> tuple[CollectiveTimeout, PythonException] | None:
+    """An Ascend rank's time-out and its traceback in such a function's barrier.
+
+    There the waiting host raises itself, where NCCL's watchdog ends the process without a frame.
+    """
+    for error in job.all(PythonException):
+        if not any(frame.function in _FIRST for frame in error.frames):
+            continue
+        for late in job.all(CollectiveTimeout):
+            near = -60 <= late.place.line - error.place.line <= 60
+            if late.backend == "hccl" and near and late.place.source == error.place.source:
+                return late, error
+    return None
+
+
+def _gave_up(job: Job, late: CollectiveTimeout, error: PythonException) -> Finding:
+    ranks = tuple(r for r in (error.speaker.rank, late.speaker.rank) if r is not None)[:1]
+    return Finding(
+        cause="slow-preprocessing",
+        summary=say(
+            "The main process was still preparing data when a rank gave up waiting for it."
+        ),
+        support=(
+            evidence(
+                say(
+                    "the rank that gave up stands in a barrier that lets the main process prepare "
+                    "the data first"
+                ),
+                STRONG,
+                error,
+            ),
+            evidence(say("its device waited in a collective that did not end in time"), FAIR, late),
+        ),
+        against=tuple(died_before(job, None)),
+        fixes=(
+            Fix(
+                say(
+                    "a longer wait on Ascend: HCCL_CONNECT_TIMEOUT (up to 7200 s) and "
+                    "HCCL_EXEC_TIMEOUT (up to 17340 s); the ddp_timeout of the launcher does not "
+                    "reach HCCL"
+                )
+            ),
+            *_fixes(job.trainer),
+        ),
+        next_step=say("compare the time that preparation takes with the time-out"),
+        origin=origin_of(job.trainer, (0,) if ranks and ranks != (0,) else ()),
+        waiting_ranks=ranks,
+        exonerated=tuple(no_network_trouble(job)),
+        excerpts=(excerpt(late, "messenger"), excerpt(error, "messenger")),
+        ceiling=0.85,
+    )
 
 
 def _waited(job: Job, scene: Scene) -> Finding | None:

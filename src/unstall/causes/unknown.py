@@ -16,7 +16,10 @@ from unstall.causes.base import (
     group_of,
     origin_of,
 )
+from unstall.causes.deaths import rank_told
 from unstall.causes.deciding import deciding_step, parted_step, stall_step
+from unstall.causes.engine_signs import distance, kept_waiting, signs
+from unstall.causes.headlines import headline
 from unstall.causes.reasons import (
     absence,
     apart,
@@ -28,13 +31,18 @@ from unstall.causes.reasons import (
     waiting,
 )
 from unstall.job import Blocked, Job
-from unstall.job.deaths import is_messenger
+from unstall.job.deaths import is_device, is_messenger
 from unstall.model.facts import (
+    BarrierFailure,
+    CollectiveMismatch,
     CollectiveTimeout,
     CudaError,
     EngineLoad,
+    EngineNotice,
     Fact,
+    FatalSignal,
     GroupStatus,
+    HcclError,
     HttpExchange,
     NcclError,
     PeerLost,
@@ -63,6 +71,10 @@ FAILURES: tuple[type[Fact], ...] = (
     StoreFailure,
     PythonException,
     ProcessTakenDown,
+    HcclError,
+    BarrierFailure,
+    CollectiveMismatch,
+    FatalSignal,
 )
 
 #: What shows that a program was at work.
@@ -86,7 +98,7 @@ def examine(job: Job) -> Iterable[Finding]:
     doubts = conflicts + [
         one for one in job.plan.judgements if one.judgement == "suspicious" and one.concerns
     ]
-    if fact is None and (waits := _waits(job)) is not None:
+    if fact is None and (waits := _waits(job) or _engine_waits(job)) is not None:
         yield waits
         return
     if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
@@ -94,19 +106,30 @@ def examine(job: Job) -> Iterable[Finding]:
     if fact is not None:
         yield Finding(
             cause="unknown",
-            summary=say("It stands still, a person writes; the input does not tell why.")
-            if isinstance(fact, Remark)
-            else _headline(fact),
+            summary=headline(fact),
             support=(
                 evidence(say("the first sign of it: {quote}", quote=_words(fact)), WEAK, fact),
                 *from_settings(doubts[:3], 0.0),
             ),
             fixes=tuple(corrected(doubts)),
             next_step=deciding_step(job, fact),
-            origin=origin_of(owner, ()) if (owner := job.owner(fact)) is not None else None,
+            origin=_told_of(job, fact),
             started_at=job.chronology.with_year(fact.moment),
             excerpts=(excerpt(fact, "messenger"),),
         )
+
+
+def _told_of(job: Job, fact: Fact) -> Origin | None:
+    """Where it happened: the program of the first sign, and the ranks that it names as gone."""
+    ranks: tuple[int, ...] = ()
+    if isinstance(fact, BarrierFailure) and len(fact.absent) <= 2:
+        ranks = fact.absent
+    elif isinstance(fact, (ProcessEnd, FatalSignal)) and (rank := rank_told(job, fact)) is not None:
+        ranks = (rank,)
+    elif isinstance(fact, ProcessEnd) and fact.rank is not None:
+        ranks = (fact.rank,)
+    owner = job.owner(fact)
+    return origin_of(owner, ranks) if owner is not None or ranks else None
 
 
 def _waits(job: Job) -> Finding | None:
@@ -146,20 +169,31 @@ def _waits(job: Job) -> Finding | None:
     )
 
 
-def _headline(fact: Fact) -> Text:
-    """What is certain of the first sign, and that its reason is not told."""
-    if isinstance(fact, StoreFailure) and fact.kind == "connect" and fact.host is not None:
-        return say(
-            "The store at {address} could not be reached; the input does not tell why.",
-            address=fact.host if fact.port is None else f"{fact.host}:{fact.port}",
-        )
-    if isinstance(fact, ProcessEnd) and fact.exit_code == -9:
-        return say("A process was killed from outside (SIGKILL); the input does not tell why.")
-    if isinstance(fact, PeerLost):
-        return say(
-            "A connection to another process was lost; the input does not tell what became of it."
-        )
-    return say("Something failed; the input does not tell what it was.")
+def _engine_waits(job: Job) -> Finding | None:
+    """An engine that said again and again that it waits for its workers, to the end of the log."""
+    seen = kept_waiting(job)
+    if not seen:
+        return None
+    owner = job.owner(seen[0])
+    return Finding(
+        cause="unknown",
+        summary=say(
+            "To the end of the log the inference engine waited for its workers ({count} notices); "
+            "whether they were slow or stuck is not told.",
+            count=len(seen),
+        ),
+        support=(
+            evidence(say("the first sign of it: {quote}", quote=_words(seen[0])), WEAK, seen[0]),
+        ),
+        next_step=say(
+            "take stacks of every worker of the engine while it waits, twice with a minute between "
+            "(py-spy dump --pid PID): frames that change are slow work (loading, compiling), the "
+            "same frames in a collective are a standstill"
+        ),
+        origin=origin_of(owner, ()) if owner is not None else None,
+        started_at=job.chronology.with_year(seen[0].moment),
+        excerpts=(excerpt(seen[0], "messenger"),),
+    )
 
 
 def _words(fact: Fact) -> str:
@@ -210,13 +244,18 @@ def _first_failure(job: Job) -> Fact | None:
     # a watchdog's status names what timed out where the line of the time-out itself is missing
     found.extend(s for s in job.all(GroupStatus) if s.reason == "failure" and s.failed is not None)
     found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
+    found.extend(signs(job))
     return min(found, key=lambda fact: (_passed_on(fact), fact.place)) if found else None
 
 
 def _passed_on(fact: Fact) -> int:
     """Whether a line only passes on another process's failure."""
+    if isinstance(fact, EngineNotice):
+        return distance(fact)
     if isinstance(fact, PythonException):
-        return 2 if is_messenger(fact) else 0
+        # of a device's, NCCL's or a store's error a fact of its own tells more
+        told = is_device(fact) or "monitoredBarrier" in fact.message
+        return 2 if is_messenger(fact) else 1 if told else 0
     if isinstance(fact, (PeerLost, ProcessTakenDown)):
         return 1
     return 1 if isinstance(fact, ProcessEnd) and fact.exit_code == -15 else 0
@@ -351,7 +390,9 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
             *_stopped_evidence(stopped),
             *(absence(blocked) if missing or not different else ()),
         ),
-        fixes=(
+        fixes=()
+        if blocked.stall.first.backend == "hccl"
+        else (
             Fix(
                 say(
                     "keep the Flight Recorder on in every rank (TORCH_FR_BUFFER_SIZE=2000, "

@@ -37,8 +37,13 @@ MESSENGERS = re.compile(
     r"|wait timeout after|Socket Timeout|Engine core (initialization failed|proc)"
     r"|Background loop has errored|died unexpectedly|ConnectionResetError|ServerDisconnected"
     r"|RPC server|MQLLMEngine|worker died|scheduler died|CancelledError"
+    r"|RPC call to \w{1,60} timed out|RayChannelTimeoutError"
+    r"|[Ss]ee (?:the )?(?:stack trace|root cause)(?: \(?above\)?)?(?: for (?:the )?root cause)?"
     r"|DataLoader worker .{0,80}(exited|is killed)"
 )
+
+#: Handlers of one HTTP request: vLLM 0.6 to 0.33 and SGLang 0.4 to 0.5, ``entrypoints``.
+_HANDLER = re.compile(r"/entrypoints/(?:\w{1,40}/){0,4}serving(?:_\w{1,40})?\.py$")
 
 #: ``torch/_utils.py``, ``ExceptionWrapper``: the parent's copy of a worker's exception.
 RAISED_AGAIN = re.compile(r"Caught \w{1,80} in \w")
@@ -52,6 +57,9 @@ DEVICE = re.compile(
     r"|DistNetworkError|DistStoreError|Resource temporarily unavailable|can't start new thread"
     # a full disk is named by its path, and is an exception like others
     r"|No space left on device(?!: ['\"]?/(?!dev/shm))"
+    # Ascend's device and HCCL: what a rank waited for, or a code that HCCL explains beside it
+    r"|HCCL (?:function )?error|function error: (?:Hccl|aclrtSynchronize|AclrtSynchronize)"
+    r"|npuSynchronize"
     r"|Detected mismatch between collectives|Bus error|bus error"
     r"|unable to (?:open|allocate|resize|mmap|write).{0,40}shared memory"
 )
@@ -81,7 +89,20 @@ def is_messenger(exception: PythonException) -> bool:
     # a destructor's exception is ignored by Python, also where the line that says so was cut off
     if exception.frames and exception.frames[0].function in ("__del__", "_python_exit"):
         return True
+    # vLLM's queue between an engine and its workers: no answer came, the RPC's time-out follows
+    if exception.frames and exception.frames[-1].file.endswith("shm_broadcast.py"):
+        return True
     return bool(MESSENGERS.search(f"{exception.type}: {exception.message}"[:4000]))
+
+
+def of_one_request(exception: PythonException) -> bool:
+    """Whether a server's handler of requests met it: it answers with an error and goes on."""
+    return bool(
+        exception.frames
+        and _HANDLER.search(exception.frames[0].file.replace("\\", "/"))
+        and not is_messenger(exception)
+        and not is_device(exception)
+    )
 
 
 def is_device(exception: PythonException) -> bool:
@@ -93,7 +114,7 @@ def death_of(fact: Fact) -> Death | None:
     """The death that a fact tells, if it tells one."""
     rank = fact.speaker.rank
     if isinstance(fact, PythonException):
-        if is_messenger(fact) or is_device(fact):
+        if is_messenger(fact) or is_device(fact) or of_one_request(fact):
             return None
         return Death("exception", fact, rank)
     if isinstance(fact, (CudaError, DeviceAssert, CudaOutOfMemory)):

@@ -41,6 +41,7 @@ from unstall.model.facts.distributed import (
     WatchdogStuck,
 )
 from unstall.model.facts.nccl import (
+    HcclError,
     NcclError,
     NcclInit,
     NcclTransport,
@@ -104,6 +105,7 @@ __all__ = [
     "GroupCreated",
     "GroupStatus",
     "GroupTag",
+    "HcclError",
     "HostMemory",
     "HttpExchange",
     "Identity",

@@ -70,3 +70,21 @@ class NcclTransport(Fact, frozen=True, kw_only=True):
     detail: str = ""
     from_rank: int | None = None
     to_rank: int | None = None
+
+
+class HcclError(Fact, frozen=True, kw_only=True):
+    """An error of HCCL, Ascend's counterpart of NCCL, that no other fact expresses.
+
+    Attributes:
+        code: ``EI0006`` (a peer could not be connected in time), ``EI0015`` (the ranks did not all
+            meet), ``EI0013`` (RDMA error), ``EJ0001`` (the device is held by an earlier process) …;
+            for what heartbeats found, its kind: ``Heartbeat Lost``, ``Stuck``, ``Error cqe``.
+        reason: its words.
+        peer: the rank it was about, as HCCL counts ranks in its group.
+        at: where heartbeats saw the fault first: address and device or rank, as written.
+    """
+
+    code: str
+    reason: str = ""
+    peer: int | None = None
+    at: str | None = None

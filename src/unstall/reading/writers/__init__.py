@@ -10,6 +10,7 @@ from unstall.reading.writers.elastic import ElasticReports, ElasticSentences
 from unstall.reading.writers.environment import EnvironmentValues
 from unstall.reading.writers.faulthandler import FatalSignals
 from unstall.reading.writers.gloo import GlooReader
+from unstall.reading.writers.hccl import HcclReader
 from unstall.reading.writers.http import HttpExchanges
 from unstall.reading.writers.identity import Identities, LoggerNames, MegatronArguments
 from unstall.reading.writers.kernel import KernelLog
@@ -40,6 +41,7 @@ READERS: tuple[type[Reader], ...] = (
     Nccl2Reader,
     WrapperReader,
     GlooReader,
+    HcclReader,
     StoreReader,
     PortsTaken,
     NcclReader,
