@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.experiments.statistics import LOOKS, by_steps, clear, fisher, share, spent, upper_bound
+from unstall.experiments.statistics import (
+    LOOKS,
+    by_steps,
+    clear,
+    fisher,
+    runs_for,
+    share,
+    spent,
+    upper_bound,
+)
 
 
 def test_all_of_a_hang_and_none_of_b():
@@ -83,3 +92,10 @@ def test_the_shares_of_all_changes_are_what_is_allowed(alpha, changes):
     shares = [share(alpha, number, changes) for number in range(1, changes + 1)]
     assert sum(shares) == pytest.approx(alpha)
     assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize(("rate", "runs"), [(0.1, 29), (0.05, 59), (0.01, 299)])
+def test_runs_that_bring_the_bound_down(rate, runs):
+    """0.9^29 = 0.0471, 0.9^28 = 0.0523: the least number with at most 5 % left."""
+    assert runs_for(rate) == runs
+    assert upper_bound(0, runs) <= rate + 1e-9 < upper_bound(0, runs - 1)

@@ -6,6 +6,7 @@ import json
 import msgspec
 from rich.console import Console
 
+from unstall.experiments.closing import Closing
 from unstall.experiments.library import find
 from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.scenario import Settings
@@ -105,3 +106,72 @@ def test_a_control_that_finishes_is_as_it_should_be():
     reproduction(scenario, run, None, Console(file=page, width=200, highlight=False), "en")
     assert "as it should" in page.getvalue()
     assert "another --seed" not in page.getvalue()
+
+
+def test_what_is_confirmed_is_told_apart_from_what_is_not():
+    """Four good runs of B are no proof that it never hangs; 29 leave at most 10 % (0.9^29)."""
+    text = " ".join(
+        shown(
+            compared([hung(f"A{n}", "x", "") for n in range(4)], [good(f"B{n}") for n in range(4)])
+        ).split()
+    )
+    assert "B hung in 0 of 4 runs" in text
+    assert "up to 53 %" in text
+    assert "Confirmed: the change makes the difference. A hung and B did not" in text
+    assert "Not shown: that B never hangs. 29 runs of B without a hang (-n 29)" in text
+    assert "no longer hangs" not in text
+
+
+def test_the_next_bound_is_named_where_one_is_reached():
+    many = [good(f"B{n}") for n in range(30)]
+    text = " ".join(shown(compared([hung("A1", "x", "")] * 30, many)).split())
+    assert "59 runs of B without a hang (-n 59) would bring that bound down to 5 %" in text
+
+
+def test_nothing_is_said_of_more_runs_where_it_is_not_confirmed():
+    text = shown(compared([hung("A1", "x", "")], [hung("B1", "x", "")]))
+    assert "Not shown" not in text
+
+
+def test_a_stopped_comparison_shows_its_runs_and_no_probabilities():
+    found = msgspec.structs.replace(compared([hung("A1", "x", "")], [good("B1")]), answer="stopped")
+    text = shown(found)
+    assert "hung or failed 1 of 1" in text
+    assert "Stopped by you after 1 runs of A and 1 of B" in text
+    assert "Fisher" not in text
+
+
+def closed(scenario, cause):
+    diagnosis = None
+    return Closing(
+        verdict=cause, confidence=0.4, named=cause == scenario.causes[0], marks=(),
+        diagnosis=diagnosis,
+    )  # fmt: skip
+
+
+def reproduced(name, cause):
+    page = io.StringIO()
+    scenario = find(name)[0]
+    run = msgspec.structs.replace(hung("A1", cause, ""), settings=Settings())
+    console = Console(file=page, width=200, highlight=False)
+    reproduction(scenario, run, closed(scenario, cause), console, "en")
+    return page.getvalue()
+
+
+def test_where_undecided_is_right_the_loop_leads_to_no_cause():
+    text = reproduced("rank-killed", "unknown")
+    assert "undecided (40 %), expected undecided" in text
+    assert "does not tell the cause, and the diagnosis says so" in text
+    assert "leads to the cause" not in text
+    assert "leads to the cause" in reproduced("late-saving", "slow-checkpoint-or-eval")
+    assert "The loop is not closed" in reproduced("rank-killed", "host-oom")
+
+
+def test_a_stopped_reproduction_does_not_say_that_it_did_not_hang():
+    for outcome in ("stopped", "hung"):
+        page = io.StringIO()
+        run = msgspec.structs.replace(good("A1"), outcome=outcome)
+        console = Console(file=page, width=200, highlight=False)
+        reproduction(find("late-saving")[0], run, None, console, "en")
+        assert "Stopped by you" in page.getvalue()
+        assert "did not hang" not in page.getvalue()

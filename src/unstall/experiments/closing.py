@@ -75,10 +75,11 @@ def judged(run: Run) -> Run:
 
     if run.outcome not in ("hung", "failed"):
         return run
-    return msgspec.structs.replace(run, verdict=_verdict(diagnose([Path(run.evidence)])))
+    return msgspec.structs.replace(run, verdict=verdict_of(diagnose([Path(run.evidence)])))
 
 
-def _verdict(diagnosis: Diagnosis) -> Verdict | None:
+def verdict_of(diagnosis: Diagnosis) -> Verdict | None:
+    """The first cause of a diagnosis with what weighs most for it; ``None`` where it has none."""
     if not diagnosis.causes:
         return None
     first = diagnosis.causes[0]

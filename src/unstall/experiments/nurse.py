@@ -27,11 +27,11 @@ class LabError(Exception):
 
 TORCH_MISSING = say(
     "torch is not installed: scenarios run real torch.distributed processes. Install it with: "
-    'pip install "unstall[lab]"'
+    "pip install '.[lab]' in the folder of unstall's source (or pip install torch psutil py-spy)"
 )
 PSUTIL_MISSING = say(
     "psutil is not installed: it is needed to stop what an experiment starts. Install it with: "
-    'pip install "unstall[lab]"'
+    "pip install '.[lab]' in the folder of unstall's source (or pip install torch psutil py-spy)"
 )
 
 
@@ -102,7 +102,8 @@ class Nurse:
             raise LabError(
                 say(
                     "torch could not be loaded: {error}. Install it with: "
-                    'pip install "unstall[lab]"',
+                    "pip install '.[lab]' in the folder of unstall's source (or pip install torch "
+                    "psutil py-spy)",
                     error=str(error),
                 )
             )

@@ -16,10 +16,11 @@ from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell, run_scenario
 from unstall.experiments.scenario import Change, Scenario, Settings
 from unstall.experiments.statistics import share
+from unstall.experiments.stopping import exit_code, so_far
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
 from unstall.experiments.until import step_of
-from unstall.model.text import say
+from unstall.model.text import Text, say
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
     language: str = "en"
 
+
+#: Answers after which no other change is tried.
+_LAST = ("confirmed", "not-reproduced", "stopped")
 
 #: Runs a scenario once: settings, folder, name, who hears of progress.
 RunOnce = Callable[[Settings, Path, str, Tell], Run]
@@ -87,13 +91,18 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
         once = ready.run if ready is not None else replica
         for number, change in enumerate(changes, 1):
             own = msgspec.structs.replace(request, alpha=share(request.alpha, number, len(changes)))
-            found = _compare(scenario, settings, change, own, folder, once, teller, known)
+            before = list(teller.ended)
+            try:
+                found = _compare(scenario, settings, change, own, folder, once, teller, known)
+            except KeyboardInterrupt:
+                places = [folder / change.name, folder]
+                found = so_far(teller, places, _labels(change), own.alpha, before)
             known += found.a.runs[len(known) :]
             results.append((change, found))
-            if found.answer in ("confirmed", "not-reproduced") or not request.until_confirmed:
+            if found.answer in _LAST or not request.until_confirmed:
                 break
     _report(scenario, results, request, folder, out)
-    return 0 if results[-1][1].answer == "confirmed" else 1
+    return exit_code(results[-1][1])
 
 
 def _changes(scenario: Scenario, request: Request) -> list[Change]:
@@ -130,6 +139,11 @@ def _settings(scenario: Scenario, request: Request) -> Settings:
     )
 
 
+def _labels(change: Change) -> tuple[Text, Text]:
+    """What A is, and B."""
+    return say("as it is"), say("{change}: {text}", change=change.name, text=change.text)
+
+
 def _compare(
     scenario: Scenario,
     settings: Settings,
@@ -140,8 +154,7 @@ def _compare(
     teller: Teller,
     known: list[Run],
 ) -> Comparison:
-    label_a = say("as it is")
-    label_b = say("{change}: {text}", change=change.name, text=change.text)
+    label_a, label_b = _labels(change)
     place = folder / change.name if request.until_confirmed else folder
 
     def run(side: str, number: int) -> Run:
@@ -152,7 +165,7 @@ def _compare(
             own = msgspec.structs.replace(own, changes=(change.name,), steps=steps)
         teller.begin(name, label_a if side == "A" else label_b)
         done = once(own, (place if side == "B" else folder) / name, name, teller)
-        teller("diagnose", done.step)
+        teller.diagnosing(done)
         return judged(done)
 
     return compare(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import comb, exp, lgamma, log, log1p
+from math import ceil, comb, exp, lgamma, log, log1p
 
 
 def fisher(hung_a: int, runs_a: int, hung_b: int, runs_b: int) -> float:
@@ -48,6 +48,17 @@ def upper_bound(hung: int, runs: int, confidence: float = 0.95) -> float:
         else:
             high = middle
     return high
+
+
+def runs_for(rate: float, confidence: float = 0.95) -> int:
+    """How many runs without a hang bring :func:`upper_bound` down to a rate.
+
+    Raises:
+        ValueError: the rate or the confidence is not between 0 and 1.
+    """
+    if not (0 < rate < 1 and 0 < confidence < 1):
+        raise ValueError("a rate and a confidence are between 0 and 1")
+    return ceil(log1p(-confidence) / log1p(-rate))
 
 
 def _at_most(hung: int, runs: int, rate: float) -> float:

@@ -15,6 +15,11 @@ from unstall.model.text import Text, say
 STOPPED = 130
 
 
+def exit_code(found: Comparison) -> int:
+    """0 confirmed, 2 nothing could run, 130 stopped by the user, 1 else."""
+    return {"confirmed": 0, "not-run": 2, "stopped": STOPPED}.get(found.answer, 1)
+
+
 def so_far(
     teller: Teller,
     folders: Sequence[Path],

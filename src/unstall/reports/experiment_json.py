@@ -11,6 +11,7 @@ from unstall.experiments.closing import Closing
 from unstall.experiments.observed import Feature
 from unstall.experiments.outcome import Run
 from unstall.experiments.scenario import Scenario
+from unstall.experiments.sizes import bounds
 from unstall.experiments.trials import Comparison, Tally
 
 SCHEMA_VERSION = 1
@@ -33,8 +34,23 @@ def scenarios_json(scenarios: Sequence[Scenario], language: str) -> str:
                     "controls": [
                         {"name": c.name, "text": c.text.render(language)} for c in one.controls
                     ],
+                    "expect": one.expect,
                     "ranks": one.ranks,
+                    "least_ranks": one.least,
+                    "most_ranks": one.most,
+                    "steps": one.steps,
+                    "timeout": one.timeout,
+                    "needs": list(one.needs),
                     "sizes": one.sizes,
+                    "size_bounds": {
+                        name: {
+                            "least": bounds(name).least,
+                            "most": bounds(name).most,
+                            "whole": bounds(name).whole,
+                            "text": one.size_texts[name].render(language),
+                        }
+                        for name in one.sizes
+                    },
                 }
                 for one in scenarios
             ],
@@ -48,6 +64,7 @@ def reproduction_json(
     closing: Closing | None,
     language: str,
     shared: Sequence[Feature] = (),
+    **more: Any,
 ) -> str:
     """A reproduction: its outcome, fingerprint, verdict, and whether the loop is closed."""
     return _text(
@@ -64,6 +81,7 @@ def reproduction_json(
             ],
             "report": [{"shared": one.shared, "text": one.text.render(language)} for one in shared],
             "run": run_dict(run, language),
+            **more,
         }
     )
 

@@ -1,4 +1,4 @@
-"""Reports of experiments for a terminal: the list of scenarios, a reproduction, a comparison."""
+"""Reports of experiments for a terminal: a reproduction, a comparison."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from unstall.experiments.last_words import advice
 from unstall.experiments.observed import Feature
 from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.scenario import Scenario, Settings
+from unstall.experiments.statistics import runs_for
+from unstall.experiments.stopping import measured
 from unstall.experiments.telling import outcome
 from unstall.experiments.trials import Comparison, Tally
 from unstall.model.text import Text, say, verbatim
@@ -52,24 +54,6 @@ class Page:
         """A text with a sign of whether it holds."""
         sign = "[green]✓[/]" if good else "[red]✗[/]"
         return f"{sign} {self.words(text)}"
-
-
-def listing(scenarios: Sequence[Scenario], console: Console, language: str) -> None:
-    """All scenarios, their causes and changes."""
-    page = Page(console, language)
-    for scenario in scenarios:
-        page.line(verbatim(scenario.name), "bold")
-        page.row(say("shows"), [page.words(scenario.title)])
-        page.row(say("causes"), [", ".join(scenario.causes)])
-        page.row(
-            say("changes"),
-            [f"{one.name}: {page.words(one.text)}" for one in scenario.changes],
-        )
-        page.row(
-            say("controls"),
-            [f"{one.name}: {page.words(one.text)}" for one in scenario.controls],
-        )
-        console.print()
 
 
 def settings_text(settings: Settings) -> Text:
@@ -119,7 +103,16 @@ def reproduction(
         page.row(say("diagnosis"), _diagnosed(page, scenario, closing))
         page.row(say("report"), [page.mark(one.shared, one.text) for one in shared])
         console.print()
-        if closing.closed:
+        if closing.closed and scenario.causes[0] == "unknown":
+            page.line(
+                say(
+                    "The loop is closed: the evidence of this run, read as a user's would be, does "
+                    "not tell the cause, and the diagnosis says so instead of guessing. That is "
+                    "the right answer here."
+                ),
+                "green",
+            )
+        elif closing.closed:
             page.line(
                 say(
                     "The loop is closed: the evidence of this run, read as a user's would be, "
@@ -134,7 +127,17 @@ def reproduction(
                 ),
                 "red",
             )
-    elif run.settings is not None and run.settings.control:
+    elif run.outcome not in ("finished", "slow"):
+        console.print()
+        page.line(
+            say(
+                "Stopped by you before its evidence was diagnosed. What there is of it: unstall "
+                "diagnose {folder}",
+                folder=run.evidence,
+            ),
+            "yellow",
+        )
+    elif run.settings is not None and run.settings.control and run.outcome == "finished":
         console.print()
         page.line(
             say("The control finished, as it should: it looks like the fault and does no harm."),
@@ -160,14 +163,19 @@ def reproduction(
 def _diagnosed(page: Page, scenario: Scenario, closing: Closing) -> list[str]:
     told = say(
         "{verdict} ({confidence} %), expected {expected}",
-        verdict=closing.verdict or "-",
+        verdict=_cause(closing.verdict),
         confidence=round(closing.confidence * 100),
-        expected=scenario.causes[0],
+        expected=_cause(scenario.causes[0]),
     )
     lines = [page.mark(closing.named, told)]
     if closing.diagnosis is not None and closing.diagnosis.causes:
         lines.append(page.words(closing.diagnosis.causes[0].finding.summary))
     return lines
+
+
+def _cause(name: str | None) -> Text:
+    """A cause as a verdict."""
+    return say("undecided") if name == "unknown" else verbatim(name or "-")
 
 
 def comparison(found: Comparison, console: Console, language: str) -> None:
@@ -176,35 +184,8 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
     page.row(verbatim("A"), _side(page, found.a))
     page.row(verbatim("B"), _side(page, found.b))
     console.print()
-    sure = [
-        page.words(
-            say(
-                "Fisher's exact test: p = {p}, allowed {alpha}",
-                p=_small(found.p),
-                alpha=f"{found.alpha:g}",
-            )
-        )
-    ]
-    if found.p_steps is not None and found.a.bad:
-        sure.append(
-            page.words(
-                say(
-                    "counted by steps ({a} of A, {b} of B): p = {p}",
-                    a=found.a.steps,
-                    b=found.b.steps,
-                    p=_small(found.p_steps),
-                )
-            )
-        )
-    sure.append(
-        page.words(
-            say(
-                "B's hang rate is at most {bound} % a run (95 % upper bound)",
-                bound=f"{found.bound * 100:.0f}",
-            )
-        )
-    )
-    page.row(say("how sure"), sure)
+    if found.answer != "stopped":  # a number of runs that nobody chose proves nothing
+        page.row(say("how sure"), [page.words(text) for text in _sure(found)])
     mind = []
     if found.a.bad and found.a.finished:
         mind.append(
@@ -260,6 +241,39 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
     console.print()
     text, style = answer(found)
     page.line(text, style)
+    if (more := not_shown(found)) is not None:
+        page.line(more)
+
+
+def _sure(found: Comparison) -> list[Text]:
+    """How likely chance is, and what so few runs of B leave open."""
+    sure = [
+        say(
+            "Fisher's exact test: p = {p}, allowed {alpha}",
+            p=_small(found.p),
+            alpha=f"{found.alpha:g}",
+        )
+    ]
+    if found.p_steps is not None and found.a.bad:
+        sure.append(
+            say(
+                "counted by steps ({a} of A, {b} of B): p = {p}",
+                a=found.a.steps,
+                b=found.b.steps,
+                p=_small(found.p_steps),
+            )
+        )
+    if found.b.counted:
+        sure.append(
+            say(
+                "B hung in {bad} of {runs} runs: by these alone its hang rate may still be up to "
+                "{bound} % a run (95 % upper bound)",
+                bad=len(found.b.bad),
+                runs=found.b.counted,
+                bound=f"{found.bound * 100:.0f}",
+            )
+        )
+    return sure
 
 
 def _side(page: Page, tally: Tally) -> list[str]:
@@ -343,12 +357,43 @@ def _otherwise(found: Comparison) -> tuple[str, ...]:
     return () if of_a & of_b else tuple(sorted(of_b))
 
 
+#: Hang rates worth reaching, the first that is not reached yet.
+_RATES = (0.1, 0.05, 0.01)
+
+
+def not_shown(found: Comparison) -> Text | None:
+    """What a confirmed answer leaves open, and how many runs would narrow it."""
+    rate = next((one for one in _RATES if found.bound > one), None)
+    if found.answer != "confirmed" or rate is None:
+        return None
+    return say(
+        "Not shown: that B never hangs. {runs} runs of B without a hang (-n {runs}) would bring "
+        "that bound down to {rate} %.",
+        runs=runs_for(rate),
+        rate=f"{rate * 100:.0f}",
+    )
+
+
 def answer(found: Comparison) -> tuple[Text, str]:
     """What follows, and a colour for it."""
     if found.answer == "confirmed":
         if all(run.outcome == "failed" for run in found.a.bad):
-            return say("Confirmed: with the change it no longer fails."), "green"
-        return say("Confirmed: with the change it no longer hangs."), "green"
+            return (
+                say(
+                    "Confirmed: the change makes the difference. A failed and B did not, and that "
+                    "is hardly chance."
+                ),
+                "green",
+            )
+        return (
+            say(
+                "Confirmed: the change makes the difference. A hung and B did not, and that is "
+                "hardly chance."
+            ),
+            "green",
+        )
+    if found.answer == "stopped":
+        return measured(found), "yellow"
     if found.answer == "not-run":
         if found.same_failure:
             return (
@@ -396,4 +441,4 @@ def _small(p: float) -> str:
     return f"{p:.2g}"
 
 
-__all__ = ["Seen", "answer", "comparison", "listing", "reproduction"]
+__all__ = ["Seen", "answer", "comparison", "reproduction"]
