@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -15,11 +13,15 @@ import msgspec
 from unstall.experiments import recorder_names, script_edit
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
+from unstall.experiments.from_report import refuse_unread
+from unstall.experiments.no_change import changing
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
+from unstall.experiments.script_copy import copied
 from unstall.experiments.script_edit import Edits
 from unstall.experiments.script_run import Until, run_script
 from unstall.experiments.statistics import share
+from unstall.experiments.stopping import exit_code, so_far
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
 from unstall.experiments.until import parse_until
@@ -71,6 +73,13 @@ def confirm_script(request: Request, out: TextIO) -> int:
     shortened = _shortened(plan, request.timeout)
     base = script_edit.apply(text, plan, shortened) if shortened else text
     changed = [script_edit.apply(text, plan, _merged(shortened, one.edits)) for one in candidates]
+    asked = request.set or request.unset or request.env
+    trials = changing(
+        base,
+        changed,
+        list(zip(candidates, changed, strict=True)),
+        candidates[0].label.render(request.language) if asked else "",
+    )
     folder = new_folder(request.output, request.script.stem)
     teller = Teller(request.language)
     if shortened:
@@ -84,10 +93,10 @@ def confirm_script(request: Request, out: TextIO) -> int:
         teller.note(verbatim(script_edit.patch(text, base, request.script.name)))
     results: list[tuple[Candidate, str, Comparison]] = []
     known: list[Run] = []  # of A, whose script is the same for all changes
-    for number, (one, changed_text) in enumerate(zip(candidates, changed, strict=True), 1):
+    for number, (one, changed_text) in enumerate(trials, 1):
         difference = script_edit.patch(text, changed_text, request.script.name)
         teller.note(verbatim(difference))
-        place = folder / f"change-{number}" if len(candidates) > 1 else folder
+        place = folder / f"change-{number}" if len(trials) > 1 else folder
         place.mkdir(parents=True, exist_ok=True)
         (place / "change.patch").write_text(difference, encoding="utf-8")
         trial = _Trial(
@@ -97,20 +106,23 @@ def confirm_script(request: Request, out: TextIO) -> int:
             plan=plan,
             until=until,
             folders={"A": folder, "B": place},
-            alpha=share(request.alpha, number, len(candidates)),
+            alpha=share(request.alpha, number, len(trials)),
         )
-        found = trial.compare(known, teller)
+        before = list(teller.ended)
+        try:
+            found = trial.compare(known, teller)
+        except KeyboardInterrupt:
+            labels = (say("as it is"), one.label)
+            found = so_far(teller, [place, folder], labels, trial.alpha, before)
         known += found.a.runs[len(known) :]
         results.append((one, difference, found))
-        if found.answer in ("confirmed", "not-reproduced") or not request.until_confirmed:
+        if (
+            found.answer in ("confirmed", "not-reproduced", "stopped")
+            or not request.until_confirmed
+        ):
             break
     _report(request, results, folder, out)
     return exit_code(results[-1][2])
-
-
-def exit_code(found: Comparison) -> int:
-    """0 confirmed, 2 nothing could run, 1 else."""
-    return {"confirmed": 0, "not-run": 2}.get(found.answer, 1)
 
 
 def _require() -> None:
@@ -135,6 +147,7 @@ def _candidates(request: Request, plan: Plan) -> list[Candidate]:
     from unstall.diagnosis import diagnose
 
     found = diagnose([*request.report, str(request.script)])
+    refuse_unread(found, request.report)
     candidates = []
     for ranked in found.causes:
         for fix in ranked.finding.fixes:
@@ -191,26 +204,6 @@ def _merged(first: list[Edits], second: tuple[Edits, ...]) -> list[Edits]:
     return list(found.values())
 
 
-@contextmanager
-def _copy(beside: Path, text: str, side: str) -> Iterator[Path]:
-    """A copy beside the script, so that paths relative to it hold; removed afterwards."""
-    path = beside.with_name(f".{beside.stem}.unstall-{side}-{os.getpid()}{beside.suffix}")
-    try:
-        newline = script_edit.line_end_of(beside.read_bytes().decode())
-        path.write_text(text, encoding="utf-8", newline=newline)
-    except OSError as error:
-        raise LabError(
-            say(
-                "A copy cannot be written beside the script: {error}",
-                error=error.strerror or str(error),
-            )
-        ) from error
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-
-
 class _Trial(msgspec.Struct, frozen=True, kw_only=True):
     """A script as it is against one change of it; texts and folders by side."""
 
@@ -244,7 +237,7 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
         shown = f"launch{request.script.suffix or '.sh'}"
         (place / "evidence" / shown).write_text(own, encoding="utf-8")
         teller.begin(name, say("as it is") if side == "A" else self.label)
-        with _copy(request.script, own, side) as path:
+        with copied(request.script, own, side, place) as (path, *more):
             done = run_script(
                 path,
                 place,
@@ -255,6 +248,7 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
                 limit=request.limit,
                 environment=recording(place),
                 tell=teller,
+                remove=more,
             )
         if _left_to_itself(done, self.plan, self.until):
             teller.end(done)
@@ -264,7 +258,7 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
                     "with --until when a run has finished, or end the script with “wait”."
                 )
             )
-        teller("diagnose", done.step)
+        teller.diagnosing(done)
         return judged(done)
 
 
