@@ -36,6 +36,15 @@ def headline(fact: Fact) -> Text:
         return _store(fact)
     if isinstance(fact, ProcessEnd):
         return _end(fact)
+    if isinstance(fact, PythonException) and fact.type == "KeyboardInterrupt" and fact.frames:
+        last = fact.frames[-1]
+        return say(
+            "It was interrupted while it stood in {function} ({file}:{line}); the input does not "
+            "tell what that waited for.",
+            function=last.function,
+            file=last.file.replace("\\", "/").rpartition("/")[2],
+            line=last.line or 0,
+        )
     if isinstance(fact, EngineNotice):
         return engine_signs.headline(fact)
     if isinstance(fact, HcclError):
@@ -94,6 +103,11 @@ def _error(fact: Fact) -> Text:
         return say(
             "A watchdog ended with an error ({words}); the input does not tell why.",
             words=_cut(fact.error),
+        )
+    if isinstance(fact, PythonException) and "RendezvousClosedError" in fact.type:
+        return say(
+            "The launcher could not meet the others again: its rendezvous had been closed, as when "
+            "another node's launcher ends first. The input does not tell why that one ended."
         )
     if isinstance(fact, PythonException) and fact.type and not is_messenger(fact):
         words = _cut(f"{fact.type}: {fact.message}".strip(": "))

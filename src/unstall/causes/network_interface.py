@@ -34,6 +34,7 @@ from unstall.model.facts import (
     PeerLost,
     Place,
     PythonException,
+    Remark,
     WarningLine,
 )
 from unstall.model.findings import Change, Evidence, Exonerated, Finding, Fix
@@ -43,6 +44,11 @@ from unstall.model.text import Text, say
 #: Loopback addresses, and those that Docker's and libvirt's bridges get on every machine.
 _LOOPBACK = re.compile(r"(?<![\d.])127\.\d{1,3}\.\d{1,3}\.\d{1,3}|localhost|\[::1\]")
 _BRIDGE = re.compile(r"(?<![\d.])(172\.1[78]\.0\.\d{1,3}|192\.168\.122\.\d{1,3})(?!\d)")
+#: Addresses that a machine gives itself where nobody gave it one: valid on one cable only.
+_LINK_LOCAL = re.compile(
+    r"(?<![\d.])169\.254\.\d{1,3}\.\d{1,3}(?!\d)|(?<![\w:])fe80:[\da-f:]{2,40}"
+)
+_CONNECTS = re.compile(r"onnect to")
 _PRIVATE_NAMES = ("lo", "docker", "virbr", "br-", "veth", "cni", "flannel")
 _GLOO = re.compile(r"Unable to find (?:address for|interface for)[: ]{1,2}\[?([^\s\]]{1,60})")
 _NONE = re.compile(r"no (?:socket |\w{1,24} )?interface found|neither AF_INET", re.IGNORECASE)
@@ -159,7 +165,7 @@ def _signs(job: Job) -> Iterable[_Sign]:
                 STRONG + FAIR,
                 "name",
             )
-        elif words and error.result != "ncclRemoteError" and _REFUSED.search(words):
+        elif words and _REFUSED.search(words) and _own_error(error, words):
             yield from _address(job, error, words)
     for lost in job.all(PeerLost):
         if lost.layer == "gloo" and lost.peer is not None:
@@ -188,8 +194,20 @@ def _signs(job: Job) -> Iterable[_Sign]:
     yield from _bootstraps(job)
 
 
+def _own_error(error: NcclError, words: str) -> bool:
+    """A remote error is what a peer's end looks like, except where a connection was only tried."""
+    if error.result != "ncclRemoteError":
+        return True
+    return bool(_CONNECTS.search(words) and _LINK_LOCAL.search(words))
+
+
+def _several_nodes(job: Job) -> bool:
+    """Whether lines show it, or whoever reports it says so."""
+    return several_nodes(job) or any(r.topic == "several-nodes" for r in job.all(Remark))
+
+
 def _address(job: Job, fact: Fact, words: str) -> Iterable[_Sign]:
-    if _LOOPBACK.search(words) is not None and several_nodes(job):
+    if _LOOPBACK.search(words) is not None and _several_nodes(job):
         yield (
             fact,
             say(
@@ -200,7 +218,18 @@ def _address(job: Job, fact: Fact, words: str) -> Iterable[_Sign]:
             STRONG + FAIR,
             "loopback",
         )
-    elif (found := _BRIDGE.search(words)) is not None and several_nodes(job):
+    elif (found := _LINK_LOCAL.search(words)) is not None and not worked_before(job, fact):
+        yield (
+            fact,
+            say(
+                "a rank was told to connect to {address}, a link-local address: it belongs to an "
+                "interface without an address of the network, or to a node's own name service",
+                address=found[0],
+            ),
+            STRONG + WEAK,
+            "link-local",
+        )
+    elif (found := _BRIDGE.search(words)) is not None and _several_nodes(job):
         yield (
             fact,
             say(
@@ -231,7 +260,7 @@ def _bootstraps(job: Job) -> Iterable[_Sign]:
     taken = [t for t in job.all(NcclTransport) if t.kind == "bootstrap" and ":" in t.detail]
     for line in taken:
         name = line.detail.split(":", 1)[0]
-        if name.startswith(_PRIVATE_NAMES) and several_nodes(job):
+        if name.startswith(_PRIVATE_NAMES) and _several_nodes(job):
             yield (
                 line,
                 say(
@@ -270,6 +299,11 @@ def _summary(kind: str) -> Text:
     if kind == "bridge":
         return say(
             "A bridge of one machine's containers was taken for the network between the nodes."
+        )
+    if kind == "link-local":
+        return say(
+            "A rank gave an address that only holds on one cable (link-local): the wrong interface "
+            "was taken for the network between the ranks."
         )
     if kind == "mesh":
         return say(

@@ -25,7 +25,7 @@ from unstall.causes.reasons import (
     worked_before,
 )
 from unstall.job import Job
-from unstall.model.facts import Fact, ProcessEnd, PythonException, StoreFailure
+from unstall.model.facts import Fact, ProcessEnd, PythonException, StoreFailure, WarningLine
 from unstall.model.findings import Change, Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Judgement, Program
 from unstall.model.text import Text, say
@@ -42,7 +42,9 @@ _UNRESOLVED = re.compile(
     r"|No address associated with hostname"
 )
 _MEETING = re.compile(r"torch[/\\.]distributed|elastic|rendezvous|torchrun|c10d", re.IGNORECASE)
-_RENDEZVOUS = re.compile(r"Rendezvous(ConnectionError|TimeoutError|ClosedError|GracefulExitError)")
+#: A closed rendezvous (``RendezvousClosedError``) was open before: another agent had ended the job.
+_RENDEZVOUS = re.compile(r"Rendezvous(ConnectionError|TimeoutError)")
+_NUMBER = re.compile(r"^\d+$|^(?:::ffff:)?0\.\d+\.\d+\.\d+$")
 
 
 def examine(job: Job) -> Iterable[Finding]:
@@ -135,7 +137,28 @@ def _symptoms(job: Job) -> list[tuple[Fact, Text, float, str]]:
         )
     for one in job.all(PythonException):
         found.extend(_of_exception(one))
-    order = {"missing": 0, "address": 1, "resolve": 1, "rank": 1, "local": 1}
+    unused = next((w for w in job.all(WarningLine) if w.topic == "master-addr-unused"), None)
+    if unused is not None and any(_waited(one) for one, *_ in found):
+        found.append(
+            (
+                unused,
+                say(
+                    "torchrun did not use MASTER_ADDR: with --rdzv_backend and without "
+                    "--rdzv_endpoint each node opens a rendezvous of its own and waits there"
+                ),
+                STRONG,
+                "alone",
+            )
+        )
+    order = {
+        "missing": 0,
+        "number": 1,
+        "alone": 1,
+        "address": 1,
+        "resolve": 1,
+        "rank": 1,
+        "local": 1,
+    }
     found.sort(key=lambda item: (order.get(item[3], 2), item[0].place))
     return found
 
@@ -166,7 +189,18 @@ def _of_store(job: Job, failure: StoreFailure) -> Iterable[tuple[Fact, Text, flo
             "address",
         )
     elif failure.kind in ("connect", "wait-timeout", "join-timeout"):
-        if host is not None and LOCAL.match(host) and several_nodes(job):
+        if host is not None and host != "0.0.0.0" and _NUMBER.match(host):  # noqa: S104
+            yield (
+                failure,
+                say(
+                    "{host} is no address of a machine: a host name of nothing but digits is read "
+                    "as the number of an IPv4 address",
+                    host=host,
+                ),
+                STRONG + FAIR,
+                "number",
+            )
+        elif host is not None and LOCAL.match(host) and several_nodes(job):
             yield (
                 failure,
                 say(
@@ -199,6 +233,11 @@ def _of_store(job: Job, failure: StoreFailure) -> Iterable[tuple[Fact, Text, flo
                 FAIR,
                 "connect",
             )
+
+
+def _waited(fact: Fact) -> bool:
+    """Whether the launcher itself gave up waiting for others."""
+    return isinstance(fact, PythonException) and "RendezvousTimeoutError" in fact.type
 
 
 def _gave_up(job: Job, failure: StoreFailure) -> bool:
@@ -268,6 +307,16 @@ def _summary(kind: str, first: Fact) -> Text:
         return say(
             "A process that takes itself for rank 0 was given an address that is not its machine's."
         )
+    if kind == "number":
+        return say(
+            "The rendezvous host is given as a bare number, which leads to no machine, so the "
+            "ranks never met."
+        )
+    if kind == "alone":
+        return say(
+            "Each node waited in a rendezvous of its own: torchrun was not told one endpoint for "
+            "all."
+        )
     if kind == "local":
         return say(
             "Each node looked for the rendezvous at its own address, so the nodes never met."
@@ -316,7 +365,30 @@ def _fixes(
                 )
             )
         )
-    if kinds & {"resolve", "address", "local", "connect", "meeting"}:
+    if "number" in kinds:
+        fixes.append(
+            Fix(
+                say(
+                    "name the address yourself: on one machine --rdzv_backend=c10d "
+                    "--rdzv_endpoint=localhost:PORT in place of --standalone, or MASTER_ADDR="
+                    "127.0.0.1; or give the machine a host name with a letter in it"
+                )
+            )
+        )
+    if "alone" in kinds:
+        fixes.append(
+            Fix(
+                say(
+                    "give all nodes the same --rdzv_endpoint=ADDRESS_OF_NODE_0:PORT and --rdzv_id, "
+                    "or leave --rdzv_backend out and give --master_addr, --master_port and each "
+                    "node's --node_rank"
+                )
+            )
+        )
+    if kinds & {"resolve", "address", "local", "connect", "meeting"} and not kinds & {
+        "number",
+        "alone",
+    }:
         fixes.append(
             Fix(
                 say(
@@ -326,7 +398,7 @@ def _fixes(
                 )
             )
         )
-    if "rank" in kinds or "meeting" in kinds:
+    if "rank" in kinds or ("meeting" in kinds and "alone" not in kinds):
         fixes.append(
             Fix(
                 say(

@@ -29,6 +29,7 @@ from unstall.model.facts import (
 #: aborted communicators, dead engines, interrupts. Matched against "type: message".
 MESSENGERS = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessExitedException|ProcessRaisedException"
+    r"|RendezvousClosedError|RendezvousGracefulExitError"
     r"|SignalException|KeyboardInterrupt|EngineDeadError|EngineGenerateError|ActorDiedError"
     r"|RayActorError|WorkerCrashedError|BrokenProcessPool|SystemExit|BrokenPipeError|EOFError"
     r"|communicator was aborted|Connection (closed|reset) by peer|Socket closed|Broken pipe"

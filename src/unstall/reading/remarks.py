@@ -74,6 +74,11 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
     ("stuck", re.compile(
         r"(?<!不再)(?<!没有)(?<!不会)(?:卡住|卡死|卡在|卡主|死锁|挂死|一直卡|hang住|停住不)"),
         _nothing),
+    # a report's title; and a counter that does not move
+    ("stuck", re.compile(
+        r"^#{1,6} .{0,300}\b(?:stuck|hangs|hanging|deadlocks?)\W{0,6}$"
+        r"|\b(?:stays?|remains?|sits?|is) at \d{1,9}(?:/\d{1,9}| ?%)[^.;\n]{0,30}\bforever\b", _I),
+        _nothing),
     ("p2p-off-works", re.compile(
         r"(?:NCCL_P2P_DISABLE ?= ?[\"']?1\b[\"'`*]{0,4}|\bp2p (?:is |was )?(?:disabled|off)\b"
         r"|(?:disabl|switch|turn)(?:e|ing|ed) (?:off )?p2p(?: off)?)"
@@ -110,6 +115,10 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         r"(?<![\d.])(\d{1,4}) ?(?:x|×|\*|张|卡|块) ?(?:卡|张|块)?(?:的)? ?(?:NVIDIA |Nvidia )?"
         r"(H100|H200|H800|H20|A100|A800|A6000|A40|V100|L40S?|L20|B200|B300|GB200|RTX ?\d{4}|4090"
         r"|3090|910B\d?|MI300X|MI250X?)", _I), _count),
+    ("several-nodes", re.compile(
+        r"\b(?:multi[- ]?node|(?:two|three|four|multiple|several|both|[2-9]|\d\d) "
+        r"(?:nodes|machines|servers|hosts))\b|多机|多节点|(?:[两二三四2-9]|\d\d) ?(?:台|个节点)"
+        r"|双机", _I), _nothing),
     ("worked-before", re.compile(
         r"\b(?:works?|worked|runs?|trains?)(?: \w{1,12}){0,2} "
             r"(?:with|on|using|for) (?:a |only |just )?"

@@ -159,3 +159,14 @@ def test_dead_store_host(read: Read) -> None:
     assert closed.kind == "closed"
     assert isinstance(lost, PeerLost)
     assert (lost.layer, lost.peer) == ("store", "10.1.1.1:29500")
+
+
+def test_an_ipv4_address_in_ipv6_clothes_is_one_address(read: Read) -> None:
+    """The port stands behind the bracket, not behind the first colon that a digit follows."""
+    (fact,) = read(
+        StoreReader,
+        "[W socket.cpp:697] [c10d] The client socket has failed to connect to "
+        "[::ffff:10.7.12.9]:40211 (errno: 110 - Connection timed out).\n",
+    )
+    assert isinstance(fact, StoreFailure)
+    assert (fact.host, fact.port, fact.errno) == ("::ffff:10.7.12.9", 40211, 110)

@@ -137,6 +137,7 @@ class Remark(Fact, frozen=True, kw_only=True):
 
     Attributes:
         topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``,
+            ``several-nodes``,
             ``worked-before``, ``mixed-data`` (samples that use different modules), ``stuck`` (that
             it stands still, without more), ``p2p-off-works``.
         values: what was said: ``hours``, ``devices``, …

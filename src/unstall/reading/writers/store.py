@@ -16,7 +16,7 @@ from unstall.reading.line import Line
 from unstall.reading.writers.drafts import Drafts, first, integer, said
 from unstall.reading.writers.stamps import Stamp, records
 
-_ADDRESS = r"\(?\\?\[?([A-Za-z0-9_.:%-]{1,255}?)\\?\]?(?::|, )(\d{1,5})\)?"
+_ADDRESS = r"\(?\\?\[?([A-Za-z0-9_.:%-]{1,255}?)\\?\]?(?::|, )(\d{1,5})(?!\d|\.\d)\)?"
 _BIND = re.compile(rf"failed to bind to {_ADDRESS}(?= |$)", re.ASCII)
 _ERRNO = re.compile(r"(?:errno: |code: -)(\d{1,5})", re.ASCII)
 _LISTEN = "has failed to listen on any local network address"

@@ -149,6 +149,12 @@ class Warnings(Sentences):
             r"|[Uu]sing the loopback address as fallback",
         ),
         _warning(
+            # said where the endpoint is left out and the back end is not static
+            "master-addr-unused",
+            "master_addr is only used for static rdzv_backend",
+            r"master_addr is only used for static rdzv_backend",
+        ),
+        _warning(
             "thread-limit",
             "RLIMIT_NPROC",
             r"RLIMIT_NPROC (-?\d{1,12}) current",
