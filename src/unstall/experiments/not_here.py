@@ -20,7 +20,6 @@ WHY: dict[str, Text] = {
     "library-mismatch": say(
         "it is in what is installed: driver, CUDA, NCCL and torch that do not fit together"
     ),
-    "preempted": say("it comes from outside: a scheduler that ends the job"),
 }
 
 
