@@ -17,6 +17,7 @@ from unstall.reading.decoding import as_utf8, decode
 from unstall.reading.kinds import base_name, config_kind
 from unstall.reading.line import Reader
 from unstall.reading.parts import ConfigText, DumpSource, ScriptText
+from unstall.reading.passing import Passing
 from unstall.reading.regions import is_echo, is_note, note, one_liner, regions
 from unstall.reading.remarks import Tongue
 from unstall.reading.scanner import Kept, Scanner
@@ -104,6 +105,7 @@ class _Work:
     ) -> None:
         self._readers = readers
         self._marks = Marks(readers)
+        self._passing = Passing(self._marks.words)
         self._progress = progress
         self._total = total
         self._facts = Collector()
@@ -166,8 +168,8 @@ class _Work:
     def _text(self, source: Source) -> None:
         name = source.name
         kept = Kept(REGIONS)
-        scanner = Scanner(source, kept, self._count)
         triage = Triage(self._readers, self._marks)
+        scanner = Scanner(source, kept, self._count, self._passing, lambda: not triage.idle)
         for line in scanner:
             self._facts.add(triage.feed(line))
             if not kept.whole and line.place.line > len(kept.lines):

@@ -26,6 +26,7 @@ from unstall.reading.shellwords import (
     straight,
     without_prompt,
 )
+from unstall.reading.tidy import SPACES
 
 _A = re.ASCII
 _FENCE = re.compile(r"\s{0,8}(?:```|~~~)\s*([A-Za-z+-]{0,20})")
@@ -69,6 +70,12 @@ _GAP = 6  # other lines between two commands of one script
 _GAP_AFTER_SHEBANG = 15
 _MOST = 200  # regions of one source
 _BLOCK = 500  # lines of a configuration in a text
+
+NOTED = (
+    *("+ ", "`", "run sh: ", "cmd = ", "ommand", "命令", "aunch", "unning: ", "xecut"),
+    *(f"#{space}--" for space in ("", *SPACES)),
+)
+"""Literals of which one stands in every line that is a note or, in a log, holds a command."""
 
 
 class Regions(msgspec.Struct):

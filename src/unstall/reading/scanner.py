@@ -8,6 +8,7 @@ from unstall.model.facts import Moment, Place
 from unstall.reading.decoding import as_utf8, decode
 from unstall.reading.glue import unescape, unglue
 from unstall.reading.line import Line
+from unstall.reading.passing import Passing
 from unstall.reading.prefixes import Fields, Prefixes, Speakers, Stripped
 from unstall.reading.profile import LOOKED_AT, profile
 from unstall.reading.sources import Source
@@ -47,6 +48,14 @@ class Kept:
 class Scanner:
     """Reads one source.
 
+    Args:
+        source: a text; it is read to its end.
+        kept: takes the first physical lines.
+        on_bytes: called with the size of each chunk that was read.
+        passing: tells which lines count. Others are passed over, once the first lines are kept,
+            as long as nothing is waited for.
+        waiting: whether whoever takes the lines wants the next one, whatever it is.
+
     Attributes:
         lines: physical lines read so far.
     """
@@ -56,6 +65,8 @@ class Scanner:
         source: Source,
         kept: Kept | None = None,
         on_bytes: Callable[[int], None] | None = None,
+        passing: Passing | None = None,
+        waiting: Callable[[], bool] | None = None,
     ) -> None:
         self._name = source.name
         self._chunks = as_utf8(_told(source.chunks(), on_bytes))
@@ -67,13 +78,15 @@ class Scanner:
         self._unwrapper = Unwrapper(wrapped_at([line for line in looked if "\r" not in line]))
         self._speakers = Speakers()
         self._kept = kept
+        self._passing = passing
+        self._waiting = waiting
         self._cut: dict[tuple[object, ...], tuple[int, Stripped]] = {}
         self.lines = 0
 
     def __iter__(self) -> Iterator[Line]:
         kept, unwrapper = self._kept, self._unwrapper
         out: list[Line] = []
-        for number, raw, whole in physical_lines(self._chunks):
+        for number, raw, whole in self._counting():
             self.lines = number
             text = controls(decode(raw))
             if kept is not None and kept.whole:
@@ -96,6 +109,49 @@ class Scanner:
             self._spoken(number, stripped, stripped.text, out)
         self._cut.clear()
         yield from out
+
+    def _counting(self) -> Iterator[tuple[int, bytes, bool]]:
+        """The physical lines that count, as :func:`physical_lines` gives them."""
+        passing, kept = self._passing, self._kept
+        if passing is None or self._unwrapper.column is not None:
+            yield from physical_lines(self._chunks)
+            return
+        for number, block, whole in blocks(self._chunks):
+            places = None
+            if kept is None or not kept.whole:
+                places = passing.places(block)
+            if not whole:
+                self.lines = number
+                if places != [] or not self._idle():
+                    yield number, block, False
+                continue
+            if places is None:
+                yield from _numbered(block, number)
+                continue
+            at = 0
+            coming = iter([*places, len(block)])
+            place = next(coming)
+            while at < len(block):
+                if self._idle():
+                    while place < at:
+                        place = next(coming)
+                    begin = block.rfind(b"\n", at, place) + 1
+                    if begin:
+                        number += block.count(b"\n", at, begin)
+                        at = begin
+                        continue
+                end = block.find(b"\n", at)
+                if end < 0:
+                    end = len(block)
+                yield number, block[at : end - block.startswith(b"\r", end - 1, end)], True
+                number += 1
+                at = end + 1
+            self.lines = number - 1
+
+    def _idle(self) -> bool:
+        """Whether a line that does not count is nothing to anyone."""
+        waiting = self._waiting
+        return self._unwrapper.idle and not self._cut and (waiting is None or not waiting())
 
     def _keep(self, number: int, text: str, kept: Kept) -> None:
         if len(kept.lines) >= number:
@@ -172,12 +228,7 @@ def scan(
     kept: Kept | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Line]:
-    """The logical lines of a source, in order.
-
-    Args:
-        source: a text; it is read to its end.
-        kept: takes the first physical lines.
-        on_bytes: called with the size of each chunk that was read.
+    """The logical lines of a source, in order, all of them; see :class:`Scanner`.
 
     Numbers count line feeds; carriage returns separate logical lines of one physical line.
     """
@@ -190,20 +241,41 @@ def physical_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]
     A line longer than :data:`LONGEST` comes in parts of one number, cut at a carriage return or a
     blank where there is one.
     """
+    for number, block, whole in blocks(chunks):
+        if whole:
+            yield from _numbered(block, number)
+        else:
+            yield number, block, False
+
+
+def blocks(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]:
+    """Bytes cut at line ends: the first line's number, the block, whether it holds whole lines.
+
+    Of whole lines each has its line feed (but for the last one of all, that may lack it), and none
+    is longer than :data:`LONGEST`. Other blocks are a part of one line.
+    """
     number = 1
     rest = b""
     parted = False
     for chunk in chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            if len(line) <= LONGEST and not parted:
-                yield number, line[:-1] if line.endswith(b"\r") else line, True
-            else:
-                for part in _parts(line):
+        data = rest + chunk
+        at = 0
+        end = data.rfind(b"\n") + 1
+        while at < end:
+            # Long lines are rare: the next one is looked for only where one could be.
+            stop = at if parted else _before_long(data, at, end)
+            if stop > at:
+                yield number, data[at:stop], True
+                number += data.count(b"\n", at, stop)
+                at = stop
+            if at < end:
+                stop = data.index(b"\n", at)
+                for part in _parts(data[at:stop]):
                     yield number, part, False
-            parted = False
-            number += 1
+                parted = False
+                number += 1
+                at = stop + 1
+        rest = data[end:]
         if len(rest) > LONGEST:
             *parts, rest = _parts(rest)
             for part in parts:
@@ -214,7 +286,26 @@ def physical_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]
             for part in _parts(rest):
                 yield number, part, False
         else:
-            yield number, rest[:-1] if rest.endswith(b"\r") else rest, True
+            yield number, rest, True
+
+
+def _before_long(data: bytes, at: int, end: int) -> int:
+    """Where the first line longer than :data:`LONGEST` begins among whole lines, or their end."""
+    while end - at > LONGEST:
+        last = data.rfind(b"\n", at, at + LONGEST + 1) + 1
+        if not last:
+            return at
+        at = last
+    return end
+
+
+def _numbered(block: bytes, number: int) -> Iterator[tuple[int, bytes, bool]]:
+    """Whole lines one by one, without their ends."""
+    lines = block.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    for at, line in enumerate(lines, number):
+        yield at, line[:-1] if line.endswith(b"\r") else line, True
 
 
 def _parts(line: bytes) -> list[bytes]:

@@ -38,6 +38,20 @@ _LOOKS_ESCAPED = re.compile(
     r"\\\[(?:rank|[VIWEF]\d?|PG |Rank |default|\d{4}-)|\w\\_\w|\\<\w|#\\\d|\\#\d"
 )
 
+SPACES = tuple(char for char in map(chr, range(0x10000)) if char.isspace() and char != "\n")
+"""What ``\\s`` matches within a line."""
+TOUCHED = (
+    *(chr(code) for code in _TABLE if not 0xD800 <= code < 0xE000),
+    *("\\", "](http", "](mailto:", "<a ", "[0m", "[1m", "[0;", "[1;", "[2;", "[3;", "[4;"),
+    *(f"[{colour}m" for colour in (*range(30, 38), 39, *range(40, 48), 49, *range(90, 108))),
+    *("[38;", "[48;"),
+    *(f"<{end}{tag}" for end in ("", "/") for tag in ("br", "pre", "code", "span", "p")),
+    *_ENTITIES,
+    *(f"frame{space}" for space in SPACES),
+)
+"""Literals of which one stands, as written, in every text that :func:`controls`,
+:func:`markup` or taking a packed text apart change."""
+
 
 def controls(text: str) -> str:
     """The text without control and invisible characters; cursor moves become line returns."""

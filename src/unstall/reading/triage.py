@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from unstall.model.facts import Fact, Place, Unreadable
 from unstall.model.text import say
 from unstall.reading.line import Line, Reader
+from unstall.reading.literals import Literals
 
 
 class Marks:
     """All readers' marks, looked for at once.
-
-    A mark that begins with another reader's is looked for by way of the shorter one. No other two
-    can stand at one place, so one search after the other finds all that a line holds.
 
     Args:
         readers: classes of readers; they are known by their position here.
@@ -26,29 +23,14 @@ class Marks:
             for mark in reader.marks:
                 if mark and position not in owners.setdefault(mark, []):
                     owners[mark].append(position)
-        self._longer: dict[str, list[tuple[str, list[int]]]] = {}
-        shortest = ""
-        for mark in sorted(owners):
-            if not shortest or not mark.startswith(shortest):
-                shortest = mark
-            self._longer.setdefault(shortest, []).append((mark, owners[mark]))
-        pattern = _alternation(list(self._longer))
-        self._search = re.compile(pattern).search if pattern else None
+        self.words = list(owners)
+        self._owners = [frozenset(positions) for positions in owners.values()]
+        self._found = Literals(self.words).found
 
     def wanted(self, text: str) -> set[int]:
         """Positions of the readers of whose marks one stands in the text."""
-        found: set[int] = set()
-        search = self._search
-        if search is None:
-            return found
-        match = search(text)
-        while match is not None:
-            start = match.start()
-            for mark, owners in self._longer[match[0]]:
-                if text.startswith(mark, start):
-                    found.update(owners)
-            match = search(text, start + 1)
-        return found
+        owners = self._owners
+        return {position for mark in self._found(text) for position in owners[mark]}
 
 
 class Triage:
@@ -66,6 +48,11 @@ class Triage:
         self._busy = {at for at, reader in self._readers.items() if reader.wants_more}
         self._place = Place("", 1)
         self.troubles: list[Unreadable] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether a line without any reader's marks says nothing to any reader."""
+        return not self._busy
 
     def feed(self, line: Line) -> Iterator[Fact]:
         """The facts that a line completes."""
@@ -112,25 +99,3 @@ class Triage:
                 fatal=False,
             )
         )
-
-
-def _alternation(marks: Sequence[str]) -> str:
-    """Marks as nested alternatives of their first characters; sorted, none begins another.
-
-    So each place in a line is looked at once, however many marks there are.
-    """
-    groups: dict[str, list[str]] = {}
-    for mark in marks:
-        groups.setdefault(mark[0], []).append(mark)
-    parts = []
-    for group in groups.values():
-        if len(group) == 1:
-            parts.append(re.escape(group[0]))
-            continue
-        shortest = min(group, key=len)
-        shared = 1
-        while shared < len(shortest) and all(mark[shared] == shortest[shared] for mark in group):
-            shared += 1
-        rest = [mark[shared:] for mark in group]
-        parts.append(re.escape(shortest[:shared]) + f"(?:{_alternation(rest)})")
-    return "|".join(parts)

@@ -38,7 +38,9 @@ _SENTENCES = (
     ("Timeout at NCCL work:", "last completed NCCL work:"),
     ("is running collective: CollectiveFingerPrint(", "but Rank"),
 )
-_HINT = re.compile(r"atchdog|NCCL work|dump signal|CollectiveFingerPrint\(")
+HINTS = ("atchdog", "NCCL work", "dump signal", "CollectiveFingerPrint(")
+"""Literals of which one stands in every line that begins such a sentence."""
+_HINT = re.compile("|".join(map(re.escape, HINTS)))
 _LINES = 8  # that such a sentence may take
 _COMMON = frozenset({72, 78, 79, 80, 96, 100, 110, 120, 128, 130, 132, 140, 150, 160, 180, 200})
 
@@ -88,6 +90,11 @@ class Unwrapper:
         self._size = 0
         self._end = ""  # how the sentence held back ends; empty while joining by column
         self._last = ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether lines without any of the :data:`HINTS` come out as they go in."""
+        return self.column is None and not self._parts
 
     def feed(self, number: int, text: str) -> Sequence[tuple[int, str]]:
         """The lines that are complete once this one has come, each with its first number."""
