@@ -1,12 +1,17 @@
 """``unstall confirm`` as a user calls it."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.commands.running import unstall
+from unstall.experiments import tree
 
 TRAIN = """
 import argparse, time
@@ -150,13 +155,23 @@ def test_a_scenario_or_a_script_must_be_named():
         (["late-saving", "--set", "trainer.lr=1"], "--script"),
         (["late-saving", "--env", "A=1"], "--script"),
         (["late-saving", "--script", "x.sh"], "not both"),
+        (["late-saving", "--stall", "9"], "--stall is for a script"),
+        (["late-saving", "--limit", "9", "--from", "x.log"], "--from, --limit is for a script"),
         (["--script", "x.sh", "--change", "sharded-save"], "for scenarios"),
+        (["--script", "x.sh", "--ranks", "3"], "--ranks is for scenarios"),
+        (["--script", "x.sh", "--size", "engines=2", "--long"], "--long, --size is for scenarios"),
+        (["--script", "x.sh", "--stack", "vllm==0.11.0"], "--stack is for scenarios"),
+        (["--script", "x.sh", "--set", "a.b=1", "--until-confirmed"], "--set names one"),
+        (["late-saving", "--change", "sharded-save", "--until-confirmed"], "--change names one"),
+        (["--script", "x.sh", "--env", "A=1", "--from", "x.log"], "with --until-confirmed"),
+        (["late-saving", "--until", "step>=3", "--steps", "4"], "give one of them"),
+        (["cuda-oom"], "is a cause of which nothing"),
     ],
 )
 def test_what_belongs_to_the_other_way_is_not_passed_over(words, told):
     done = unstall("confirm", *words)
     assert done.returncode == 2
-    assert told in done.stderr.decode()
+    assert told in " ".join(done.stderr.decode().split())
 
 
 def test_a_default_time_out_is_no_flag(script):
@@ -207,3 +222,74 @@ def test_a_number_is_one(script, flag, value):
     assert done.returncode == 2
     assert flag in done.stderr.decode()
     assert not (script.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--set", "trainer.overlap=true"],
+        ["--set", "trainer.overlap=True"],
+        ["--set", "trainer.max_steps=9.0"],
+        ["--set", "trainer.overlap=true", "--set", "trainer.max_steps=9"],
+    ],
+)
+def test_a_change_that_changes_nothing_is_refused(script, words):
+    done = confirm(script, *words)
+    assert done.returncode == 2
+    assert "changes nothing" in done.stderr.decode()
+    assert "prove nothing" in done.stderr.decode()
+    assert not (script.parent / "out").exists()
+
+
+def test_a_variable_that_is_set_already_is_no_change(script):
+    script.write_text("export NCCL_P2P_DISABLE=1\n" + script.read_text())
+    done = confirm(script, "--env", "NCCL_P2P_DISABLE=1")
+    assert done.returncode == 2
+    assert "changes nothing" in done.stderr.decode()
+    assert not (script.parent / "out").exists()
+
+
+@pytest.mark.parametrize("until", ["step>=x", "steps>=3", "10m"])
+def test_a_condition_that_is_none_is_no_line_to_wait_for(script, until):
+    done = confirm(script, "--set", "trainer.overlap=false", "--until", until)
+    assert done.returncode == 2
+    assert "step>=200" in done.stderr.decode()
+    assert not (script.parent / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are counted on Linux")
+def test_control_c_tells_what_was_measured_and_leaves_nothing(script):
+    before = set(tree.below(os.getpid()))
+    tree.adopt_orphans()
+    out = script.parent / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from unstall.commands import main; main()", "confirm", "--script",
+         str(script), "--set", "trainer.overlap=false", "--stall", "3", "-n", "9", "-o", str(out)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    tree.waited_elsewhere(process.pid)
+    try:
+        end = time.monotonic() + 240
+        log = out / "B2" / "run.raw"
+        while time.monotonic() < end and not log.exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        shown, told = process.communicate(timeout=120)
+        assert process.returncode == 130
+        assert "stopped by you" in told.decode()
+        text = " ".join(shown.decode().split())
+        assert "hung or failed 1 of 1, at step 5" in text
+        assert "Stopped by you after 1 runs of A and 1 of B" in text
+        assert str(out) in "".join(shown.decode().split())
+        result = json.loads((out / "result.json").read_text())
+        assert result["answer"] == "stopped"
+        assert [run["outcome"] for run in result["b"]["runs"]] == ["finished", "stopped"]
+        assert sorted(p.name for p in script.parent.iterdir()) == ["launch.sh", "out", "train.py"]
+        end = time.monotonic() + 30
+        while set(tree.below(os.getpid())) - before and time.monotonic() < end:
+            time.sleep(0.1)
+        assert set(tree.below(os.getpid())) <= before
+    finally:
+        process.kill()
+        process.wait()
+        tree.kill_below(os.getpid(), before)

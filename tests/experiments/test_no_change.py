@@ -2,8 +2,13 @@
 
 import pytest
 
+from unstall.experiments.library import find
 from unstall.experiments.no_change import changing, same
 from unstall.experiments.nurse import LabError
+from unstall.experiments.sessions import Request, _changes, _is_default
+from unstall.experiments.stacks.levels import level_for
+from unstall.experiments.stacks.recipe import recipe_for
+from unstall.experiments.stacks.sessions import Choice
 
 SCRIPT = """\
 export NCCL_DEBUG=INFO
@@ -59,3 +64,24 @@ def test_of_several_those_that_change_something_are_tried():
     assert changing(SCRIPT, [SCRIPT, other], ["first", "second"], "") == ["second"]
     with pytest.raises(LabError, match="every fix of the diagnosis already"):
         changing(SCRIPT, [SCRIPT, SCRIPT], ["first", "second"], "")
+
+
+def test_another_version_that_is_the_one_in_use_is_no_change():
+    """As the stack of its level is declared, without building or starting anything."""
+    recipe = recipe_for("ms-swift==4.3.0,vllm==0.11.0")
+    choice = Choice(recipe, level_for("grpo-rollout-server", recipe))
+    asked = Request(name="grpo-rollout-server", change="upstream-fix")
+    with pytest.raises(LabError, match=r"changes nothing: ms-swift==4\.3\.0"):
+        _changes(choice.scenario, asked, choice)
+    every = Request(name="grpo-rollout-server", until_confirmed=True)
+    names = [one.name for one in _changes(choice.scenario, every, choice)]
+    assert names == ["independent-engines", "async-engine", "in-process"]
+    older = recipe_for("ms-swift==3.10.3,vllm==0.11.0")
+    choice = Choice(older, level_for("grpo-rollout-server", older))
+    assert [one.name for one in _changes(choice.scenario, asked, choice)] == ["upstream-fix"]
+
+
+def test_sizes_as_they_are_anyway_are_known():
+    scenario = find("grpo-rollout-server")[0]
+    assert _is_default(scenario, "engines=2")
+    assert not _is_default(scenario, "engines=3")

@@ -28,13 +28,19 @@ class Language(str, Enum):
 
 
 def confirm(
+    ctx: typer.Context,
     name: Annotated[
         Optional[str],  # noqa: UP045 - typer reads this on Python 3.10
-        typer.Argument(metavar="[SCENARIO]", help="A scenario of unstall reproduce."),
+        typer.Argument(
+            metavar="[CAUSE|SCENARIO]", help="What unstall reproduce lists, by either name."
+        ),
     ] = None,
     change: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help="The scenario's change; default: its first."),
+        typer.Option(
+            metavar="NAME",
+            help="The scenario's change (unstall reproduce NAME --about); default: its first.",
+        ),
     ] = None,
     script: Annotated[
         Optional[Path],  # noqa: UP045
@@ -132,7 +138,11 @@ def confirm(
     ] = False,
     size: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(metavar="NAME=NUMBER", help="A size of the scenario; can be repeated."),
+        typer.Option(
+            metavar="NAME=NUMBER",
+            help="A size of the scenario (unstall reproduce NAME --about), of A and of B alike; "
+            "can be repeated.",
+        ),
     ] = None,
     backend: Annotated[
         Backend,
@@ -175,37 +185,20 @@ def confirm(
 
       unstall confirm --script launch.sh --env trainer.NCCL_P2P_DISABLE=1 --until 600
 
-    Exit status: 0 the change is confirmed, 1 it is not, 2 the call was wrong or nothing could run.
+    Exit status: 0 the change is confirmed, 1 it is not, 2 the call was wrong or nothing could run,
+    130 it was stopped (Ctrl-C).
     """  # noqa: E501 - a command is not broken
+    from unstall.commands.output import readable
     from unstall.experiments import sessions
     from unstall.experiments.interrupts import stop_once
     from unstall.experiments.nurse import LabError
+    from unstall.experiments.stopping import STOPPED
+    from unstall.model.text import say
 
+    chosen = readable(language.value)
     stop_once()
     try:
-        if name is not None and script is not None:
-            typer.echo("unstall: a scenario or --script, not both", err=True)
-            raise typer.Exit(2)
-        if name is None and script is None:
-            typer.echo("unstall: name a scenario, or a script with --script", err=True)
-            raise typer.Exit(2)
-        if script is None and (set_ or unset or env):
-            typer.echo(
-                "unstall: --set, --unset and --env change a script (--script); a scenario has "
-                "changes of its own (--change)",
-                err=True,
-            )
-            raise typer.Exit(2)
-        if script is not None and change is not None:
-            typer.echo(
-                "unstall: --change is for scenarios; a script is changed by --set, --unset and "
-                "--env",
-                err=True,
-            )
-            raise typer.Exit(2)
-        if script is not None and backend is not Backend.auto:
-            typer.echo("unstall: --backend is for scenarios; a script says its own", err=True)
-            raise typer.Exit(2)
+        _refuse(ctx, name, script)
         if script is not None:
             from unstall.experiments import script_sessions
 
@@ -225,7 +218,7 @@ def confirm(
                 report=tuple(from_ or ()),
                 until_confirmed=until_confirmed,
                 as_json=as_json,
-                language=language.value,
+                language=chosen,
             )
             code = script_sessions.confirm_script(request, sys.stdout)
         else:
@@ -247,16 +240,75 @@ def confirm(
                     stack=stack,
                     output=output,
                     as_json=as_json,
-                    language=language.value,
+                    language=chosen,
                 ),
                 sys.stdout,
             )
     except LabError as error:
-        typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
+        typer.echo(f"unstall: {error.text.render(chosen)}", err=True)
         code = 2
+    except KeyboardInterrupt:
+        text = say("stopped by you before anything was run")
+        typer.echo(f"unstall: {text.render(chosen)}", err=True)
+        code = STOPPED
     except BrokenPipeError:
         raise
     except OSError as error:  # a full disk, a folder that was taken away
         typer.echo(f"unstall: {error}", err=True)
         code = 2
     raise typer.Exit(code)
+
+
+#: Parameters that only one way of calling uses.
+_OF_SCENARIOS = ("change", "ranks", "seed", "steps", "long", "size", "backend", "stack")
+_OF_SCRIPTS = ("set_", "unset", "env", "from_", "stall", "start_up", "limit")
+
+
+def _refuse(ctx: typer.Context, name: str | None, script: Path | None) -> None:
+    """Refuse a call that names nothing, two things, or options that it would not use.
+
+    Raises:
+        LabError: it does.
+    """
+    from unstall.commands.options import one_of
+    from unstall.experiments.nurse import LabError
+    from unstall.model.text import say
+
+    if name is not None and script is not None:
+        raise LabError(say("a scenario or --script, not both"))
+    if name is None and script is None:
+        raise LabError(
+            say(
+                "name a scenario (unstall reproduce lists them), or a script of your own with "
+                "--script"
+            )
+        )
+    if script is None and (unused := one_of(ctx, _OF_SCRIPTS)):
+        raise LabError(
+            say(
+                "{options} is for a script of your own (--script FILE); a scenario has changes of "
+                "its own (--change)",
+                options=unused,
+            )
+        )
+    if script is not None and (unused := one_of(ctx, _OF_SCENARIOS)):
+        raise LabError(
+            say(
+                "{options} is for scenarios; a script is changed by --set, --unset and --env and "
+                "says the rest itself",
+                options=unused,
+            )
+        )
+    ways = ("change", "set_", "unset", "env")
+    if one_of(ctx, ("until_confirmed",)) and (named := one_of(ctx, ways)):
+        raise LabError(
+            say("--until-confirmed tries all changes, {options} names one", options=named)
+        )
+    if one_of(ctx, ("from_",)) and not one_of(ctx, ("until_confirmed",)):
+        raise LabError(
+            say("--from says which changes to try: it goes with --until-confirmed alone")
+        )
+    if one_of(ctx, ("until",)) and one_of(ctx, ("steps",)):
+        raise LabError(say("--until 'step>=N' and --steps say the same: give one of them"))
+    if one_of(ctx, ("stack",)) and one_of(ctx, ("timeout",)):
+        raise LabError(say("--timeout is for scenarios; a stack's software says its own"))

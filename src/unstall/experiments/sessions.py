@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
 from unstall.experiments.choose import scenario_named, settings_for
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
+from unstall.experiments.library import spelled
 from unstall.experiments.nurse import LabError, Nurse, require_lab
 from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell, run_scenario
 from unstall.experiments.scenario import Change, Scenario, Settings
+from unstall.experiments.sizes import chosen
+from unstall.experiments.stacks.recipe import written
 from unstall.experiments.statistics import share
 from unstall.experiments.stopping import exit_code, so_far
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
 from unstall.experiments.until import step_of
 from unstall.model.text import Text, say
+
+if TYPE_CHECKING:
+    from unstall.experiments.stacks.sessions import Choice
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +68,9 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     if request.stack is not None:
         from unstall.experiments.stacks.sessions import choose as choose_stack
 
-        choice = choose_stack(request.name, request.stack)
+        choice = choose_stack(spelled(request.name), request.stack)
     scenario = choice.scenario if choice is not None else scenario_named(request.name)
-    changes = _changes(scenario, request)
+    changes = _changes(scenario, request, choice)
     settings = _settings(scenario, request)
     teller = Teller(request.language)
     if choice is None:
@@ -81,6 +87,15 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
         )
     )
     teller.note(terminal.timeout_text(settings))
+    same = [one for one in request.sizes if _is_default(scenario, one)]
+    if same:
+        teller.note(
+            say(
+                "{sizes} is so by default and changes nothing; sizes are of A and of B alike, what "
+                "B changes is said by --change",
+                sizes=", ".join(f"--size {one}" for one in same),
+            )
+        )
     results: list[tuple[Change, Comparison]] = []
     known: list[Run] = []  # of A, which is the same for all changes
     with Nurse() as nurse:
@@ -105,16 +120,28 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     return exit_code(results[-1][1])
 
 
-def _changes(scenario: Scenario, request: Request) -> list[Change]:
+def _changes(scenario: Scenario, request: Request, choice: Choice | None) -> list[Change]:
+    """What is tried; not another version of the software where that is the one in use."""
+    used = written(choice.recipe) if choice is not None else None
     if request.change is not None:
         one = scenario.change(request.change)
         if one is None:
             settings_for(scenario, changes=(request.change,))
             raise AssertionError("settings_for refuses an unknown change")
+        if used is not None and one.stack == used:
+            raise LabError(
+                say(
+                    "“{asked}” changes nothing: {stack} is what A runs with already. A and B would "
+                    "be the same, and whatever they did would prove nothing.",
+                    asked=one.name,
+                    stack=used,
+                )
+            )
         return [one]
-    if not scenario.changes:
+    changes = [one for one in scenario.changes if used is None or one.stack != used]
+    if not changes:
         raise LabError(say("{name} has no change to confirm.", name=scenario.name))
-    return list(scenario.changes if request.until_confirmed else scenario.changes[:1])
+    return changes if request.until_confirmed else changes[:1]
 
 
 def _settings(scenario: Scenario, request: Request) -> Settings:
@@ -137,6 +164,11 @@ def _settings(scenario: Scenario, request: Request) -> Settings:
         sizes=request.sizes,
         backend=request.backend,
     )
+
+
+def _is_default(scenario: Scenario, size: str) -> bool:
+    """Whether ``NAME=NUMBER`` is what the scenario has anyway."""
+    return all(scenario.sizes[name] == value for name, value in chosen(scenario, [size]).items())
 
 
 def _labels(change: Change) -> tuple[Text, Text]:
