@@ -63,10 +63,11 @@ def plan_of(path: Path) -> tuple[str, Plan]:
         raise LabError(say("{path} is no text.", path=str(path))) from error
     if line_end_of(text) == "\r\n":
         text = text.replace("\r\n", "\n")
-    return text, _plan(text, str(path))
+    return text, plan_of_text(text, str(path))
 
 
-def _plan(text: str, name: str) -> Plan:
+def plan_of_text(text: str, name: str) -> Plan:
+    """What a script's text launches."""
     from unstall.launch import read_plan
 
     return read_plan([Script(Place(name, 1), text)])
@@ -200,7 +201,7 @@ def apply(text: str, plan: Plan, edits: Sequence[Edits]) -> str:
     changed, now = text, plan
     for variable, value in everywhere.items():
         changed = _where_it_is_set(changed, variable, value)
-        now = _plan(changed, name)
+        now = plan_of_text(changed, name)
         _check_everywhere(plan, now, variable, value)
     for one in edits:
         left = msgspec.structs.replace(
@@ -230,7 +231,7 @@ def _apply_one(
         for cuts in _ways(spot, one, program):
             try:
                 changed = _cut(data, cuts)
-                after = _plan(changed, name)
+                after = plan_of_text(changed, name)
                 _check(plan, after, [one], edits)
             except LabError as error:
                 first = first or error

@@ -183,6 +183,19 @@ def set_flags(spot: Spot, flags: dict[str, str], program: Program) -> list[Cut]:
     return found
 
 
+def put_flag(spot: Spot, flag: str, written: str, program: Program) -> list[Cut]:
+    """A flag with a value that is put in as it is, an expression of the shell, say."""
+    words = spot.words()
+    spans = _flag_spans(spot, words, flag, program)
+    if not spans:
+        return [(words[-1].end_byte, words[-1].end_byte, f" --{flag} {written}".encode())]
+    start, end, name = spans[-1]
+    joined = "=" if spot.data[start:end].startswith(f"{name}=".encode()) else " "
+    if " " in written:
+        joined = " "  # a list
+    return [(start, end, f"{name}{joined}{written}".encode())]
+
+
 def unset_flags(spot: Spot, flags: Sequence[str], program: Program) -> list[Cut] | None:
     """Flags removed with their values; ``None`` where one does not stand in the command."""
     found: list[Cut] = []

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import msgspec
 
-from unstall.experiments import recorder_names, script_edit
+from unstall.experiments import recorder_names, script_edit, script_servers
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.from_report import refuse_unread
@@ -54,10 +54,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One change to try."""
+    """One change to try; ``servers``: as several servers, where the script allows it."""
 
     label: Text
     edits: tuple[Edits, ...]
+    servers: bool = False
 
 
 def confirm_script(request: Request, out: TextIO) -> int:
@@ -72,7 +73,8 @@ def confirm_script(request: Request, out: TextIO) -> int:
     until = parse_until(request.until)
     shortened = _shortened(plan, request.timeout)
     base = script_edit.apply(text, plan, shortened) if shortened else text
-    changed = [script_edit.apply(text, plan, _merged(shortened, one.edits)) for one in candidates]
+    teller = Teller(request.language)
+    candidates, changed = _written(candidates, text, plan, shortened, teller)
     asked = request.set or request.unset or request.env
     trials = changing(
         base,
@@ -81,7 +83,6 @@ def confirm_script(request: Request, out: TextIO) -> int:
         candidates[0].label.render(request.language) if asked else "",
     )
     folder = new_folder(request.output, request.script.stem)
-    teller = Teller(request.language)
     if shortened:
         teller.note(
             say(
@@ -154,8 +155,9 @@ def _candidates(request: Request, plan: Plan) -> list[Candidate]:
             own = script_edit.edits_of(plan, fix.change) if fix.change is not None else None
             if own is None or any(_TO_FILL.search(value) for value in own.set.values()):
                 continue  # told in words, or with a place that only the user can fill
-            if own.set or own.unset or own.env:
-                candidates.append(Candidate(fix.text, (own,)))
+            if own.set or own.unset or own.env or own.unset_env:
+                several = script_servers.concerns(plan.program(own.program), own.unset)
+                candidates.append(Candidate(fix.text, (own,), several))
     if not candidates:
         raise LabError(
             say(
@@ -164,6 +166,46 @@ def _candidates(request: Request, plan: Plan) -> list[Candidate]:
             )
         )
     return candidates
+
+
+def _written(
+    candidates: list[Candidate], text: str, plan: Plan, shortened: list[Edits], teller: Teller
+) -> tuple[list[Candidate], list[str]]:
+    """The candidates that can be written into the script, and its text with each.
+
+    Raises:
+        LabError: not one can.
+    """
+    able: list[Candidate] = []
+    texts: list[str] = []
+    unable: list[tuple[Candidate, LabError]] = []
+    for one in candidates:
+        try:
+            own, changed = _write(one, text, plan, shortened)
+        except LabError as error:
+            unable.append((one, error))
+            continue
+        able.append(own)
+        texts.append(changed)
+    if unable and not able:
+        raise unable[0][1]
+    for one, why in unable:
+        teller.note(say("not tried: {change}: {why}", change=one.label, why=why.text))
+    return able, texts
+
+
+def _write(one: Candidate, text: str, plan: Plan, shortened: list[Edits]) -> tuple[Candidate, str]:
+    if one.servers:
+        server = plan.program(one.edits[0].program)
+        assert server is not None  # noqa: S101 - the edits are of a program of the plan
+        try:
+            several = script_servers.several(text, plan, server)
+            return one, script_servers.checked(several, plan, server, shortened)
+        except script_servers.UnableError as why:
+            count = server.parallel.data or 1
+            label = script_servers.as_one_engine(one.label, count, why.text)
+            one = msgspec.structs.replace(one, label=label)
+    return one, script_edit.apply(text, plan, _merged(shortened, one.edits))
 
 
 def _shortened(plan: Plan, seconds: float | None) -> list[Edits]:
@@ -200,6 +242,7 @@ def _merged(first: list[Edits], second: tuple[Edits, ...]) -> list[Edits]:
             {**known.set, **one.set},
             (*known.unset, *one.unset),
             {**known.env, **one.env},
+            (*known.unset_env, *one.unset_env),
         )
     return list(found.values())
 
