@@ -16,7 +16,7 @@ from unstall.reading.line import Line
 from unstall.reading.passing import Passing
 from unstall.reading.reading import read
 from unstall.reading.scanner import LONGEST, Scanner, blocks
-from unstall.reading.sources import Source
+from unstall.reading.sources import HEAD, Source
 from unstall.reading.triage import Marks, Triage
 
 
@@ -76,6 +76,7 @@ def test_only_lines_that_count_come_out_and_keep_their_numbers() -> None:
         b"2026-11-30T10:00:00Z stdout P al\n2026-11-30T10:00:00Z stdout F arm", b"\xff alarm",
         b"text" * LONGEST + b" alarm " + b"text" * LONGEST, b"dull\\nTraceback\\nalarm",
         b"x" * LONGEST + b"al\x1b[0marm",
+        b"Watchdog caught collective operation timeout:".ljust(78) + b"al\narm before timing out",
     ],
 )  # fmt: skip
 def test_what_comes_to_light_only_when_a_line_is_tidied(hidden: bytes) -> None:
@@ -93,7 +94,7 @@ _PIECES = st.sampled_from([
     "Watchdog caught collective operation timeout: WorkNCCL(", "milliseconds before timing out",
     "trainer-1  | ", " ", "1: ", "\xa0", "\u2028", "[rank1]:[E1003 09:00:00.000000001 a.cpp:6] ",
 ])  # fmt: skip
-_TEXTS = st.lists(_PIECES, max_size=40).map("".join)
+_TEXTS = st.lists(st.sampled_from(["al", "arm"]) | _PIECES, max_size=40).map("".join)
 
 
 @settings(max_examples=300, deadline=None)
@@ -120,6 +121,29 @@ def test_a_long_log_is_read_as_line_by_line(case: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(reading, "Passing", _Every)
     assert read(paths) == fast
     assert fast.facts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "+ torchrun --nproc_per_node 2 a.py", "I ran `torchrun --nproc_per_node 2 a.py` there",
+        "run sh: `torchrun --nproc_per_node 2 a.py`", "Command: torchrun --nproc_per_node 2 a.py",
+        "+Running: torchrun --nproc_per_node 2 a.py", "# --- no output for 3 h ---",
+        "#\t-- nothing for 20 minutes, all GPUs at 100% --", "[rank1]: + torchrun -m a.b",
+        "x cmd = torchrun --nproc_per_node 2 a.py", "+Executing: torchrun --nproc_per_node 2 a.py",
+    ],
+)  # fmt: skip
+def test_notes_and_commands_behind_the_first_lines(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "REGIONS", 10)
+    monkeypatch.chdir(tmp_path)
+    text = "dull and dull\n" * (HEAD // 10) + line + "\n" + "dull\n" * 100
+    Path("x.log").write_text(text, encoding="utf-8")
+    fast = read(["x.log"])
+    assert fast.scripts or fast.facts
+    monkeypatch.setattr(reading, "Passing", _Every)
+    assert read(["x.log"]) == fast
 
 
 @given(st.lists(st.binary(max_size=30), max_size=20), st.integers(1, 50))
