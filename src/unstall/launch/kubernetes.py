@@ -1,11 +1,9 @@
-"""Kubernetes manifests, Kubeflow's PyTorchJob and compose files: their containers as scripts.
+"""Kubernetes manifests and compose files: their containers as scripts.
 
 Sources: Kubernetes 1.31 API reference (containers, ``env``, ``emptyDir`` with medium Memory; a
-pod's
-/dev/shm has 64 MB unless such a volume is mounted there), Kubeflow training operator 1.8
-``pkg/controller.v1/pytorch/envvar.go`` and ``elastic.go`` (MASTER_PORT 23456, RANK is the pod's
-number, WORLD_SIZE the number of processes, ``PET_`` variables for torchrun), compose specification
-(``command``, ``environment``, ``shm_size``, ``ipc``, ``network_mode``).
+pod's /dev/shm has 64 MB unless such a volume is mounted there), compose specification
+(``command``, ``environment``, ``shm_size``, ``ipc``, ``network_mode``). What operators add to
+their pods is in :mod:`unstall.launch.operators`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from unstall.launch import dockerfile
+from unstall.launch import dockerfile, operators
 from unstall.launch.calls import Call, Outer, Variable
 from unstall.launch.configs import Keys, assignments
 from unstall.launch.strings import Unknown
@@ -23,7 +21,6 @@ from unstall.launch.texts import Script
 from unstall.model.facts import Place
 
 MOST_CONTAINERS = 64
-DEEPEST = 16
 _SHM = "/dev/shm"  # noqa: S108 - a path in the user's manifest
 
 
@@ -74,81 +71,22 @@ def scripts(keys: Sequence[Keys]) -> list[Contained]:
 def _manifest(file: Keys, document: object) -> Iterator[Contained]:
     if not isinstance(document, dict):
         return
-    spec = document.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
-    replicas = spec.get("pytorchReplicaSpecs")
-    if isinstance(replicas, dict):
-        nodes = sum(_whole(r.get("replicas"), 1) for r in replicas.values() if isinstance(r, dict))
-        each = spec.get("nprocPerNode")
-        seen: list[object] = []
-        for name, replica in replicas.items():
-            if not isinstance(replica, dict):
-                continue
-            for pod in _pods(replica, 0):
-                command = [(c.get("command"), c.get("args")) for c in _containers(pod)]
-                if command in seen:
-                    continue  # the workers run what the master runs
-                seen.append(command)
-                yield from _pod(file, pod, str(name), _kubeflow(file, nodes, each))
-        return
-    for pod in _pods(document, 0):
-        yield from _pod(file, pod, str(document.get("kind", "")), {})
+    for found in operators.pods(document, file.place):
+        yield from _pod(file, found)
 
 
-def _kubeflow(file: Keys, nodes: int, each: object) -> dict[str, Variable]:
-    """Variables that Kubeflow's operator sets in each pod."""
-    place = file.place
-    master = Unknown("$MASTER_ADDR", "env:MASTER_ADDR", "environment")
-    rank = Unknown("$(number of the pod)", "env:RANK", "environment")
-    found = {
-        "MASTER_ADDR": Variable((master,), False, True, place),
-        "MASTER_PORT": Variable(("23456",), False, True, place),
-        "RANK": Variable((rank,), False, True, place),
-        "PET_NNODES": Variable((str(nodes),), False, True, place),
-        "PET_NODE_RANK": Variable((rank,), False, True, place),
-        "PET_MASTER_ADDR": Variable((master,), False, True, place),
-        "PET_MASTER_PORT": Variable(("23456",), False, True, place),
-    }
-    if isinstance(each, int | str) and str(each):
-        found["PET_NPROC_PER_NODE"] = Variable((str(each),), False, True, place)
-    world = nodes * (_whole(each, 1) if str(each).isdigit() else 1)
-    found["WORLD_SIZE"] = Variable((str(world),), False, True, place)
-    return found
-
-
-def _pods(node: object, depth: int) -> Iterator[dict[str, object]]:
-    """Every mapping with a list of containers."""
-    if depth > DEEPEST:
-        return
-    if isinstance(node, dict):
-        if isinstance(node.get("containers"), list):
-            yield node
-            return
-        for inner in node.values():
-            yield from _pods(inner, depth + 1)
-    elif isinstance(node, list):
-        for inner in node[:MOST_CONTAINERS]:
-            yield from _pods(inner, depth + 1)
-
-
-def _containers(pod: dict[str, object]) -> list[dict[str, object]]:
-    listed = pod.get("containers")
-    if not isinstance(listed, list):
-        return []
-    return [c for c in listed[:MOST_CONTAINERS] if isinstance(c, dict)]
-
-
-def _pod(
-    file: Keys, pod: dict[str, object], kind: str, given: dict[str, Variable]
-) -> Iterator[Contained]:
+def _pod(file: Keys, found: operators.Pods) -> Iterator[Contained]:
+    pod, given = found.spec, found.given
     memory: dict[str, str] = {}
     volumes = pod.get("volumes")
     for volume in volumes[:MOST_CONTAINERS] if isinstance(volumes, list) else []:
         empty = volume.get("emptyDir") if isinstance(volume, dict) else None
         if isinstance(empty, dict) and empty.get("medium") == "Memory":
             memory[str(volume.get("name"))] = str(empty.get("sizeLimit", ""))
-    for container in _containers(pod):
-        options: list[tuple[str, str]] = [("", kind.lower() or "pod")]
+    for container in operators.containers(pod):
+        options: list[tuple[str, str]] = [("", found.kind.lower() or "pod")]
+        if found.count is not None:
+            options.append(("--pods", str(found.count)))
         mounts = container.get("volumeMounts")
         for mount in mounts[:MOST_CONTAINERS] if isinstance(mounts, list) else []:
             if isinstance(mount, dict) and mount.get("mountPath") == _SHM:
@@ -165,9 +103,9 @@ def _pod(
         listed = container.get("env")
         for entry in listed[:500] if isinstance(listed, list) else []:
             if isinstance(entry, dict) and "name" in entry:
-                environment[str(entry["name"])] = _entry(
-                    file, str(entry["name"]), entry.get("value")
-                )
+                name = str(entry["name"])
+                if not (found.wins and name in given):
+                    environment[name] = _entry(file, name, entry.get("value"))
         yield from _contained(
             file,
             container.get("command"),
@@ -185,7 +123,7 @@ def _limit(container: dict[str, object]) -> int | None:
         if isinstance(values, dict):
             for name, amount in values.items():
                 if str(name).endswith(("/gpu", "/npu")) or "/mig-" in str(name):
-                    return _whole(amount, 0) or None
+                    return operators.whole(amount, None) or None
     return None
 
 
@@ -327,8 +265,3 @@ def _compose_gpus(service: dict[str, object]) -> str | None:
                 return str(device["count"])
     gpus = service.get("gpus")
     return str(gpus) if isinstance(gpus, str | int) else None
-
-
-def _whole(value: object, otherwise: int) -> int:
-    text = str(value)
-    return int(text) if text.isdigit() and len(text) < 7 else otherwise

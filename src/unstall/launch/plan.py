@@ -146,6 +146,9 @@ def _launches(
             if launch is not None:
                 _merge_configs(launch, keys, origins)
                 launch.echo = source.script.echo
+                tasks = slurm.tasks(source.directives)
+                if tasks is not None:
+                    launch.settings["tasks of the job"] = Value(str(tasks), default=True)
                 found.append(launch)
     return found
 
@@ -259,6 +262,8 @@ def _hosts(launch: Launch, keys: Sequence[configuration.Keys]) -> None:
     if found is None or not found.hosts or launch.launchers[:1] not in (["deepspeed"], ["mpirun"]):
         return
     slots = [count for _, count in found.hosts]
+    launch.settings["fewest slots"] = Value(str(min(slots)), place=found.place)
+    launch.settings["slots"] = Value(str(sum(slots)), place=found.place)
     if any(n in launch.flags for n in ("num_nodes", "include", "exclude")):
         return
     launch.nodes = len(slots)

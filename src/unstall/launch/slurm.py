@@ -1,6 +1,8 @@
 """Slurm batch scripts: ``#SBATCH`` directives and what Slurm sets for the script.
 
-Source: Slurm 24.05 ``sbatch(1)``, "OUTPUT ENVIRONMENT VARIABLES".
+Source: Slurm 24.05.8 ``sbatch(1)``, "OUTPUT ENVIRONMENT VARIABLES"; ``src/common/env.c``
+(``env_array_for_batch_job``: SLURM_NTASKS follows from ``--ntasks-per-node`` as well, and is not
+set where neither it nor ``--ntasks`` is given).
 """
 
 from __future__ import annotations
@@ -53,6 +55,15 @@ def directives(text: str) -> dict[str, str]:
                 at += 1
             found[key] = value
     return found
+
+
+def tasks(options: dict[str, str]) -> int | None:
+    """SLURM_NTASKS of the batch script, where the options tell it."""
+    from unstall.programs.mpi import srun_tasks
+
+    if not {"ntasks", "ntasks-per-node"} & options.keys():
+        return None
+    return srun_tasks(options, {})[1]
 
 
 def environment(options: dict[str, str]) -> dict[str, Variable]:

@@ -84,6 +84,8 @@ def apply_srun(launch: Launch, outer: Outer, job: dict[str, str]) -> None:
     launch.processes = tasks
     launch.per_node = each
     launch.settings["tasks"] = Value(str(tasks) if tasks is not None else "?", place=outer.place)
+    if each is not None:
+        launch.settings["tasks per node"] = Value(str(each), place=outer.place)
     gpus = gpus_per_node(options)
     if gpus is not None and launch.devices is None:
         launch.visible = gpus

@@ -17,6 +17,8 @@ MODULES = (
     "drivers",
     "rendezvous",
     "counted",
+    "started",
+    "placed",
     "environment",
     "ports",
     "server",

@@ -12,7 +12,7 @@ from unstall.programs.base import Launch
 
 def judge(context: Context) -> Iterator[Judgement]:
     """Rows for the tensor, data and pipeline parallel sizes, and the ZeRO stage."""
-    verdicts = {la.label: _verdict(la) for la in context.launches}
+    verdicts = {la.label: _verdict(la, context) for la in context.launches}
     names = dict.fromkeys(
         name for la in context.launches for name in la.settings if name.endswith("parallel size")
     )
@@ -81,7 +81,24 @@ def _stage(stage: str, program: str) -> Text:
     return say("concerns {program} alone", program=program)
 
 
-def _verdict(launch: Launch) -> tuple[str, Text] | None:
+def _over_ray(launch: Launch, context: Context) -> int | None:
+    """Nodes over which Ray spreads a vLLM server: 0 unknown, ``None`` it does not.
+
+    Source: vLLM 0.8.0 to 0.11.0 ``config`` (Ray where more devices are needed than the node has).
+    """
+    if launch.engine != "vllm" or launch.nodes not in (None, 1):
+        return None
+    pods = (launch.container or {}).get("pods", "")
+    if pods.isdigit() and int(pods) > 1:
+        return int(pods)
+    backend = launch.flag("distributed_executor_backend")
+    if backend is not None and backend.text != "ray":
+        return None
+    ray = any(la.software == "ray" for la in context.launches)
+    return 0 if ray or backend is not None else None
+
+
+def _verdict(launch: Launch, context: Context) -> tuple[str, Text] | None:
     sizes = launch.parallel
     if launch.server or (launch.engine is not None and launch.role != "trainer"):
         need = launch.per_node
@@ -91,6 +108,12 @@ def _verdict(launch: Launch) -> tuple[str, Text] | None:
         if not visible:
             return "ok", say("{program} needs {need} devices", program=launch.label, need=need)
         visible -= base_gpu(launch)
+        over = _over_ray(launch, context)
+        if need > visible and over is not None:
+            # vLLM's Ray back end takes the devices of the whole cluster
+            if over == 0 or need <= visible * over:
+                return "ok", say("{program} needs {need} devices", program=launch.label, need=need)
+            visible *= over
         product = say(
             "tensor {tensor} × data {data} × pipeline {pipeline} = {need}",
             tensor=sizes.tensor or 1,

@@ -18,6 +18,7 @@ def judge(context: Context) -> Iterator[Judgement]:
     for launch in context.launches:
         yield from _node_rank(launch)
         yield from _address(launch)
+        yield from _port(launch)
 
 
 def _several(launch: Launch) -> bool:
@@ -183,6 +184,30 @@ def _address(launch: Launch) -> Iterator[Judgement]:
                 None,
                 ("rendezvous-environment",),
             )
+
+
+def _port(launch: Launch) -> Iterator[Judgement]:
+    """A port that each node would choose for itself."""
+    if not _several(launch) or "standalone" in launch.flags:
+        return
+    for port in launch.ports:
+        if port.purpose != "rendezvous" or not port.listens or port.value.text != "0":
+            continue
+        if launch.software == "sglang" or launch.engine == "vllm":
+            continue
+        yield Judgement(
+            "rendezvous port",
+            {launch.label: "not set" if port.value.default else show(port.value)},
+            "conflict",
+            say(
+                "{program} runs on several nodes, and each of them takes a free port of its own: "
+                "they never meet",
+                program=launch.label,
+            ),
+            places(port.value, launch.settings.get("nodes"), launch.place),
+            "MASTER_PORT=29500",
+            ("rendezvous-environment",),
+        )
 
 
 def _own_name(value: Value) -> bool:
