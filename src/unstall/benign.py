@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from unstall.job import Job
+from unstall.job.deaths import of_one_request
 from unstall.model.facts import (
     EngineNotice,
     GroupStatus,
     ProcessTakenDown,
+    PythonException,
     RecorderFile,
     ResourceLeak,
     SignalSent,
@@ -100,6 +102,21 @@ def harmless(job: Job) -> tuple[Exonerated, ...]:
                     "another; it tells that something is slow or stuck, not what"
                 ),
                 (idle[0].place,),
+            )
+        )
+    refused = [e for e in job.all(PythonException) if of_one_request(e)]
+    if refused:
+        found.append(
+            Exonerated(
+                "request-refused",
+                say(
+                    "{type} while one request was read ({message}): the server answers that "
+                    "request with an error and serves the others; what the client asked for has "
+                    "to change",
+                    type=refused[0].type,
+                    message=refused[0].message.split("\n", 1)[0][:160],
+                ),
+                (refused[0].place,),
             )
         )
     threads = [w for w in job.all(WarningLine) if w.topic == "omp-threads"]

@@ -10,6 +10,7 @@ from unstall.model.facts import (
     BarrierFailure,
     EngineNotice,
     Fact,
+    GroupStatus,
     HcclError,
     NcclError,
     NcclWarning,
@@ -43,6 +44,12 @@ def stall_step(job: Job, blocked: Blocked) -> Text:
             "heartbeats saw): a rank with another or no error is the one that the others waited "
             "for; if all waited alike, look for unequal numbers of samples or batches. "
             "HCCL_EXEC_TIMEOUT is how long they wait"
+        )
+    if blocked.stall.is_first_collective and blocked.everyone_waits:
+        return say(
+            "run once with NCCL_P2P_DISABLE=1, if that changes nothing with NCCL_SHM_DISABLE=1: "
+            "all ranks are in the first collective, so the way between them is what to test. "
+            "NCCL_DEBUG=INFO tells which way each pair takes"
         )
     few = len(blocked.absent) <= max(1, len(blocked.stall.waiters))
     if blocked.absent and few and not job.all(ProcessStack):
@@ -86,6 +93,12 @@ def deciding_step(job: Job, fact: Fact) -> Text:
         return _exit_step(job, fact)
     if isinstance(fact, EngineNotice):
         return step(fact)
+    if isinstance(fact, GroupStatus):
+        return say(
+            "get the logs of all ranks of the group: who has no time-out at this sequence number "
+            "is the one that was missing; or the Flight Recorder dumps of all ranks "
+            "(unstall trace DUMPS)"
+        )
     if nccl_words(fact) or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
         return say(
             "look for the rank that failed first: a closed connection or remote error is "

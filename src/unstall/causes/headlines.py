@@ -13,6 +13,7 @@ from unstall.model.facts import (
     EngineNotice,
     Fact,
     FatalSignal,
+    GroupStatus,
     HcclError,
     NcclError,
     NcclWarning,
@@ -44,6 +45,13 @@ def headline(fact: Fact) -> Text:
             function=last.function,
             file=last.file.replace("\\", "/").rpartition("/")[2],
             line=last.line or 0,
+        )
+    if isinstance(fact, GroupStatus) and fact.failed is not None:
+        return say(
+            "The watchdog of {who} tells that operation {seq} timed out or failed; the line that "
+            "names it is not in the input.",
+            who=_whose(fact, fact.group.rank),
+            seq=fact.failed,
         )
     if isinstance(fact, EngineNotice):
         return engine_signs.headline(fact)

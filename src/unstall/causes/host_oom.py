@@ -21,6 +21,7 @@ from unstall.causes.deaths import echo_evidence, rank_of_pid, survived
 from unstall.job import Job
 from unstall.model.facts import (
     CudaOutOfMemory,
+    EngineNotice,
     Fact,
     HostMemory,
     MemoryKill,
@@ -166,6 +167,18 @@ def _killed(end: ProcessEnd, weight: float) -> Evidence:
 def _sent_by_others(job: Job, end: ProcessEnd, certain: bool) -> list[Evidence]:
     """That the launcher or a scheduler killed it after something else."""
     found: list[Evidence] = []
+    for notice in job.all(EngineNotice):
+        # srt/utils: kill_process_tree ends a server's processes, itself included, by SIGKILL
+        own = notice.kind == "watchdog" or "sigquit" in notice.detail.lower()
+        if own and not certain and job.chronology.before(notice, end) is True:
+            found.append(
+                evidence(
+                    say("SGLang had given up before: it then kills its own processes (SIGKILL)"),
+                    STRONG,
+                    notice,
+                )
+            )
+            break
     for signal in job.all(SignalSent):
         if signal.signal == "SIGKILL" and signal.target_pid in (None, end.pid):
             found.append(

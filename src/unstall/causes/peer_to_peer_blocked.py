@@ -28,6 +28,7 @@ from unstall.causes.reasons import (
     hosts_of,
     network_trouble,
     operation,
+    several_nodes,
     went_on,
 )
 from unstall.job import Blocked, Job
@@ -152,7 +153,8 @@ def _stalled(job: Job, blocked: Blocked) -> Finding | None:
     stall = blocked.stall
     complete, direct = _complete(job), _direct(job)
     hinted = _hints(job)
-    if not direct and not hinted:
+    alone = bool(complete) and not several_nodes(job)
+    if not direct and not hinted and not alone:
         return None
     if any(line.kind in ("net-ib", "net-socket") for line in job.all(NcclTransport)):
         weight_of_paths = WEAK  # ranks of other nodes too: the network is as likely
@@ -188,7 +190,7 @@ def _stalled(job: Job, blocked: Blocked) -> Finding | None:
     support.extend(hinted)
     support.extend(began_evidence(job, blocked))
     against = [*died_before(job, blocked), *_trouble(job)]
-    return _finding(
+    found = _finding(
         job,
         blocked.program,
         waiters,
@@ -197,6 +199,10 @@ def _stalled(job: Job, blocked: Blocked) -> Finding | None:
         first=stall.first,
         blocked=blocked,
     )
+    if direct or hinted:
+        return found
+    # by which way the ranks exchange data is not told: shared memory or a device can be at fault
+    return msgspec.structs.replace(found, ceiling=0.6)
 
 
 def _silent(job: Job) -> Finding | None:

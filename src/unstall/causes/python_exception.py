@@ -17,8 +17,9 @@ from unstall.causes.base import (
     ranks_text,
 )
 from unstall.causes.deaths import echo_evidence, ranks_told, survived_evidence
+from unstall.causes.reasons import judged
 from unstall.job import Job
-from unstall.job.deaths import is_device, is_messenger
+from unstall.job.deaths import is_device, is_messenger, of_one_request
 from unstall.model.facts import Frame, Phase, ProcessEnd, PythonException, SignalSent
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix
 from unstall.model.text import Text, say
@@ -29,12 +30,23 @@ ELSEWHERE = re.compile(
     r"[Tt]imed? ?out|Timeout|Connect(?:ion)?Error|Connection refused|Max retries exceeded"
     r"|undefined symbol|cannot open shared object|GLIBC|DLL load failed|[Vv]ersion mismatch"
     r"|[Cc]annot allocate memory|MemoryError|shared memory|Too many open files|ancdata"
-    r"|Free memory on device|less than desired GPU memory|No available memory for the cache"
     r"|No CUDA GPUs are available|invalid device ordinal|[Dd]uplicate GPU"
     r"|Gloo|gloo|rendezvous|Rendezvous|TCPStore|environment variable .{1,40} expected"
     r"|Name or service not known|name resolution|MASTER_ADDR|monitoredBarrier"
-    r"|captur(?:e|ing)|cudaGetDeviceCount|NVML|ncclUnhandled|unhandled (?:cuda|system) error"
+    r"|StreamCapture(?!Status)|stream is capturing|captured event|capture (?:mode|invalid)"
+    r"|cudaGetDeviceCount|NVML|ncclUnhandled|unhandled (?:cuda|system) error"
 )
+
+#: vLLM's own words for a device without enough memory at its start: another fault's only where the
+#: launch script lets programs share a device.
+_FULL = re.compile(
+    r"Free memory on device \S{0,12} ?\(([\d.]{1,9})/([\d.]{1,9}) GiB\)"
+    r".{0,60}GPU memory utilization \((0?\.\d{1,4}|1(?:\.0)?), ([\d.]{1,9}) GiB\)"
+    r"|No available memory for the cache"
+)
+
+#: SGLang puts this before whatever was raised while it captured (``cuda_graph_runner.py``).
+_WRAPPED = re.compile(r"Capture (?:piecewise )?cuda graph failed: ", re.IGNORECASE)
 
 #: Directories of installed packages: frames outside of them are the user's own.
 _INSTALLED = re.compile(r"(?:site|dist)-packages/|/lib/python3|<frozen|^<")
@@ -58,7 +70,7 @@ def _ordered(job: Job, found: Sequence[PythonException]) -> list[PythonException
 
 def _own(job: Job, fact: PythonException) -> bool:
     """Whether an exception can be a failure of its own: no messenger, no device error, no wrap."""
-    if is_messenger(fact) or is_device(fact):
+    if is_messenger(fact) or is_device(fact) or of_one_request(fact):
         return False
     if not fact.notes:
         return True
@@ -66,8 +78,10 @@ def _own(job: Job, fact: PythonException) -> bool:
         other
         for other in job.all(PythonException)
         if other.type in fact.notes
+        and other is not fact
         and other.place.source == fact.place.source
-        and other.place.line < fact.place.line
+        # Ray prints the wrapper first, with the root's traceback inside
+        and (other.place.line < fact.place.line or "RayTaskError" in fact.type)
     ]
     # the chain's root is a fact of its own and tells more
     return not roots
@@ -88,7 +102,8 @@ def _finding(
             against.append(evidence(say("the program had done its work before it"), STRONG, phase))
             break
     words = f"{first.type}: {first.message}"[:2000]
-    if ELSEWHERE.search(words) is not None:
+    overlap = _FULL.search(words) is not None and judged(job, "device-overlap")
+    if overlap or ELSEWHERE.search(_WRAPPED.sub("", words)) is not None:
         against.append(
             evidence(
                 say("an exception of this kind usually only shows another fault"), STRONG, first
@@ -232,6 +247,8 @@ def _summary(fact: PythonException, after: Aftermath) -> Text:
 
 def _fixes(fact: PythonException, after: Aftermath, frame: Frame | None) -> list[Fix]:
     place = f"{frame.file}:{frame.line or '?'}" if frame is not None else ""
+    if full := _memory_fixes(fact):
+        return full
     fixes = [
         Fix(
             say("remove the exception's cause at {place}: {type}", place=place, type=fact.type)
@@ -261,7 +278,47 @@ def _fixes(fact: PythonException, after: Aftermath, frame: Frame | None) -> list
     return fixes
 
 
+def _memory_fixes(fact: PythonException) -> list[Fix]:
+    """Where an engine found less free memory at its start than it was told to take."""
+    found = _FULL.search(f"{fact.type}: {fact.message}"[:2000])
+    if found is None:
+        return []
+    if found[1] is None:
+        return [
+            Fix(
+                say(
+                    "weights and activations leave no room for the KV cache: more "
+                    "--gpu-memory-utilization if the device is otherwise empty, more tensor "
+                    "parallelism, a smaller --max-model-len or --max-num-seqs"
+                )
+            )
+        ]
+    free, total = float(found[1]), float(found[2])
+    share = int(free / total * 100) / 100 if total else 0.0
+    return [
+        Fix(
+            say(
+                "see with nvidia-smi who holds the other {held} GiB of that device: an earlier "
+                "run that was not ended, another server, a desktop; free it or choose another "
+                "device (CUDA_VISIBLE_DEVICES)",
+                held=round(total - free, 2),
+            )
+        ),
+        Fix(
+            say(
+                "or ask for less than is free: --gpu-memory-utilization below {share}",
+                share=share,
+            )
+        ),
+    ]
+
+
 def _next_step(fact: PythonException, after: Aftermath, frame: Frame | None) -> Text:
+    if _memory_fixes(fact):
+        return say(
+            "run nvidia-smi on that node just before the start: its list of processes and the "
+            "memory in use tell whether the device was empty"
+        )
     if frame is None:
         return say(
             "get the whole traceback of {type} from that rank's own log (torchrun --log-dir DIR "

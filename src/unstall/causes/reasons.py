@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from unstall.causes.base import FAIR, STRONG, WEAK, evidence, excerpt, ranks_text
 from unstall.job import Blocked, Job
+from unstall.job.deaths import of_one_request
 from unstall.model.facts import (
     CollectiveTimeout,
     EngineLoad,
@@ -332,7 +333,9 @@ def overcome(job: Job, fact: Fact) -> bool:
     end = finished(job)
     if isinstance(fact, (StoreFailure, PeerLost, HttpExchange)) and went_on(job, fact) is not None:
         return True
-    if isinstance(fact, PythonException) and fact.frames_from == "ignored":
+    if isinstance(fact, PythonException) and (
+        fact.frames_from == "ignored" or of_one_request(fact)
+    ):
         return True
     if end is None:
         return False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from unstall.causes.base import FAIR, STRONG, WEAK
 from unstall.job import Job
-from unstall.model.facts import PythonException
+from unstall.model.facts import PythonException, Remark
+from unstall.model.text import Text, say
 
 #: Requests and functions of the exchange. TRL 0.16+ vllm_serve.py and vllm_client.py, ms-swift 3.x
 #: rollout.py, SGLang http_server.py, vLLM RLHF examples and weight transfer, verl, OpenRLHF.
@@ -37,4 +39,19 @@ def meets(exception: PythonException) -> bool:
     return any(
         FUNCTION.search(frame.function) or FILE.search(frame.file)
         for frame in exception.frames[-25:]
+    )
+
+
+def interrupted(job: Job, exception: PythonException) -> tuple[Text, float] | None:
+    """That a person interrupted it inside the exchange: it waited long enough to look hung."""
+    if not exception.type.endswith("KeyboardInterrupt") or not meets(exception):
+        return None
+    still = ("stuck", "no-output", "gpu-idle", "gpu-busy")
+    told = any(remark.topic in still for remark in job.all(Remark))
+    return (
+        say(
+            "it was interrupted while it stood in the exchange of weights: {function}",
+            function=exception.frames[-1].function,
+        ),
+        STRONG + WEAK if told else FAIR,
     )

@@ -25,7 +25,7 @@ from unstall.causes.reasons import (
     judged,
     went_on,
 )
-from unstall.causes.weight_exchange import FUNCTION, ROUTE, is_port, meets
+from unstall.causes.weight_exchange import FUNCTION, ROUTE, interrupted, is_port, meets
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     EngineNotice,
@@ -163,6 +163,8 @@ def _signs(job: Job) -> list[_Sign]:
                     "state",
                 )
             )
+        elif (told := interrupted(job, exception)) is not None:
+            found.append((exception, *told, "frames"))
         elif meets(exception) and re.search(
             r"wait timeout|[Tt]imed out|timeout|EOF|connect|ncclUniqueId", exception.message
         ):
@@ -369,7 +371,7 @@ def _against(job: Job, first: Fact, blocked: Blocked | None) -> list[Evidence]:
         found.extend(from_settings([one], STRONG))
         break
     for warning in job.all(NcclWarning):
-        if warning.topic in ("duplicate-gpu", "version", "shm"):
+        if warning.topic in ("duplicate-gpu", "version", "shm", "ib"):
             found.append(
                 evidence(
                     say("NCCL names another trouble: {quote}", quote=warning.message[:120]),

@@ -107,7 +107,9 @@ def _shown_by(fact: Fact) -> Iterable[tuple[str, str, int]]:
             yield fact.software, fact.role, 3
     elif isinstance(fact, (EngineLoad, EngineNotice)):
         if sign is None:
-            yield "vllm", "inference", 1
+            # only SGLang's scheduler has a watchdog of its own
+            own = isinstance(fact, EngineNotice) and fact.kind == "watchdog"
+            yield "sglang" if own else "vllm", "inference", 1
     elif isinstance(fact, PythonException) and fact.frames_from != "launcher":
         for frame in reversed(fact.frames[-40:]):
             found = by_path(frame.file)

@@ -93,6 +93,11 @@ def _scheduler(line: Line, found: re.Match[str]) -> Fact | None:
     return end(line, "sglang", code, rank=small_int(found[1])) if code else None
 
 
+def _mpi_abort(line: Line, found: re.Match[str]) -> Fact | None:
+    code = small_int(found[2])  # told on the next line as a rule; nobody aborts with 0
+    return end(line, "mpi", code or 1, rank=small_int(found[1]))
+
+
 def _shell(line: Line, found: re.Match[str]) -> Fact | None:
     return end_by_signal(line, "shell", WORDS[found[2]], pid=small_int(found[1]))
 
@@ -196,6 +201,15 @@ class ProcessEnds(Sentences):
             _tracker_zh,
         ),
         Pattern(
+            "MPI_ABORT was invoked on rank ",  # Open MPI's help-mpi-api.txt
+            re.compile(
+                r"MPI_ABORT was invoked on rank (\d{1,7}) in communicator"
+                r"(?: \S{1,80} with errorcode (-?\d{1,9}))?",
+                re.ASCII,
+            ),
+            _mpi_abort,
+        ),
+        Pattern(
             "Killing subprocess ",
             re.compile(r"Killing subprocess (\d{1,9})", re.ASCII),
             _killing,
@@ -206,7 +220,8 @@ class ProcessEnds(Sentences):
                 r"(?:process received|exiting program after receiving|Received|received signal|"
                 r"Bypassing|Caught|Handling (?:auto-requeue )?signal:?) (?:Signals\.)?"
                 r"(SIGTERM|SIGINT|SIGUSR1|SIGQUIT)\b(?! death)"
-                r"|\b(SIGTERM|SIGINT|SIGUSR1|SIGQUIT) received\b"
+                # Ray's executor in vLLM says of such a line beforehand: "regarding … please ignore"
+                r"|(?<!regarding )\b(SIGTERM|SIGINT|SIGUSR1|SIGQUIT) received\b(?!, please ignore)"
             ),
             _got,
         ),

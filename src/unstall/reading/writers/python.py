@@ -319,7 +319,7 @@ class Tracebacks:
             if found[3]:
                 self._inside(line, self._start(line, text), text)
             return []
-        body = text.strip()
+        body = text.strip().strip("`")  # a line that a person quotes
         if BARE.match(body) is not None:
             final = final_line(body, trusting=False)
             if final is not None and final.sure:

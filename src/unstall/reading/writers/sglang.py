@@ -76,7 +76,12 @@ class SchedulerNotices(Sentences):
     """Watchdog, dead children, failed health checks."""
 
     patterns = (
-        _notice("watchdog", "atchdog timeout", r"\b\w{0,30} ?[Ww]atchdog timeout.{0,80}"),
+        # the name in brackets tells it from NCCL's watchdog and from what people write
+        _notice(
+            "watchdog",
+            "atchdog timeout (",
+            r"\b\w{0,30} ?[Ww]atchdog timeout \((?:self\.)?watchdog_timeout=.{0,60}",
+        ),
         _notice(
             "engine-dead",
             "Scheduler hit an exception|sigquit|SIGQUIT|one child failed|child failed",

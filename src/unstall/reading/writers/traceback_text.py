@@ -32,6 +32,8 @@ _HEADS = re.compile(
     r"\[?\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d[^\]]{0,40}\] "
     r"(?:[\w.]{1,120}: )?(?:\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\] )?"
 )
+_FILE_HEAD = re.compile(r"\[[\w./-]{1,80}\.py:\d{1,6}\] ", re.ASCII)
+"""What is left of a logger's header whose beginning was cut off."""
 _CONTINUES = re.compile(
     r"CUDA kernel errors|For debugging consider|Compile with `|Search for `cuda|nccl[A-Z]\w{2,30}:"
     r"|Last error:|Device-side|If reserved memory|See documentation|Worker exit|The actor is dead"
@@ -84,7 +86,7 @@ def without_headers(text: str) -> str:
         for stamp in (python_stamp(head), glog_stamp(head)):
             if stamp is not None and not stamp.before.strip():
                 return text[len(head) - len(stamp.message) :]
-    if head[:1] == "[" and (found := _HEADS.match(head)) is not None:
+    if head[:1] == "[" and (found := _HEADS.match(head) or _FILE_HEAD.match(head)) is not None:
         return text[found.end() :]
     return text
 

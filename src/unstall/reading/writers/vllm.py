@@ -74,11 +74,12 @@ class EngineNotices(Sentences):
             "engine-dead",
             "EngineDeadError|fatal error|Engine core initialization failed|Background loop has"
             "|EngineCore failed|Engine loop|output_handler failed|AsyncEngineDeadError"
-            "|engine core proc",
+            "|engine core proc|is already dead",
             r"(EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start"
             r"|Engine core initialization failed|Background loop has errored already"
             r"|Engine loop (?:is not running|has died|is dead)|AsyncLLM output_handler failed"
-            r"|EngineCore hit an exception|MQEngineDeadError|AsyncEngineDeadError|EngineDeadError)",
+            r"|EngineCore hit an exception|MQEngineDeadError|AsyncEngineDeadError|EngineDeadError"
+            r"|MQLLMEngine is already dead)",
         ),
         _notice(
             "worker-died",
@@ -102,9 +103,12 @@ class EngineNotices(Sentences):
         ),
         _notice(
             "rpc-timeout",
-            "RPC call to |timed out waiting|TimeoutError: RPC|didn't reply within",
+            "RPC call to |timed out waiting|TimeoutError: RPC|didn't reply within"
+            "|No heartbeat received|RayChannelTimeoutError: ",
             r"(RPC call to \w{1,60} timed out|didn't reply within \d{1,9} ?ms"
-            r"|[Tt]imed out waiting for engine.{0,80})",
+            r"|[Tt]imed out waiting for engine.{0,80}|No heartbeat received from MQLLMEngine"
+            # vLLM's executor on Ray runs its steps as a compiled graph
+            r"|(?<=ray\.exceptions\.)RayChannelTimeoutError)",
         ),
     )
 
