@@ -65,6 +65,8 @@ def test_until_a_step(script):
     )  # fmt: skip
     content = json.loads(done.stdout)
     assert content["a"]["finished"] == 1
+    assert "-n 1 cannot confirm anything" in done.stderr.decode()
+    assert "-n 3 or more" in done.stderr.decode()
     assert content["answer"] == "not-reproduced"
     assert done.returncode == 1
 

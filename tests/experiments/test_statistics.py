@@ -11,7 +11,9 @@ from unstall.experiments.statistics import (
     by_steps,
     clear,
     fisher,
+    least_runs,
     runs_for,
+    runs_to_clear,
     share,
     spent,
     upper_bound,
@@ -99,3 +101,23 @@ def test_runs_that_bring_the_bound_down(rate, runs):
     """0.9^29 = 0.0471, 0.9^28 = 0.0523: the least number with at most 5 % left."""
     assert runs_for(rate) == runs
     assert upper_bound(0, runs) <= rate + 1e-9 < upper_bound(0, runs - 1)
+
+
+@pytest.mark.parametrize(("alpha", "runs"), [(0.05, 3), (0.04, 4), (0.2, 2), (0.5, 1), (1e-6, 12)])
+def test_the_least_number_of_runs_that_can_be_clear(alpha, runs):
+    """One of C(2n, n): 1/2, 1/6, 1/20, 1/70, … 1/2704156 at n = 12."""
+    assert least_runs(alpha) == runs
+
+
+def test_runs_that_would_be_clear_if_they_went_on_so():
+    """2 of 2 against 0 of 2 goes on as 3 of 3 against 0 of 3: 1/20."""
+    assert runs_to_clear(2, 2, 0, 2, 0.05) == 3
+    assert runs_to_clear(2, 4, 0, 4, 0.05) == 8  # 4 of 8 against none: C(8,4) / C(16,4) = 0.038
+    assert runs_to_clear(2, 4, 2, 4, 0.05) is None
+    assert runs_to_clear(0, 0, 0, 4, 0.05) is None
+
+
+@given(st.integers(0, 9), st.integers(1, 9), st.integers(0, 9), st.integers(1, 9))
+def test_so_many_runs_are_more_than_there_were(hung_a, runs_a, hung_b, runs_b):
+    found = runs_to_clear(min(hung_a, runs_a), runs_a, min(hung_b, runs_b), runs_b, 0.05)
+    assert found is None or found > max(runs_a, runs_b)

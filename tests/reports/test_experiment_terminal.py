@@ -134,9 +134,14 @@ def test_nothing_is_said_of_more_runs_where_it_is_not_confirmed():
 
 
 def test_a_stopped_comparison_shows_its_runs_and_no_probabilities():
-    found = msgspec.structs.replace(compared([hung("A1", "x", "")], [good("B1")]), answer="stopped")
+    going = msgspec.structs.replace(good("B2"), outcome="stopped", step=12)
+    found = msgspec.structs.replace(
+        compared([hung("A1", "x", "")], [good("B1"), going]), answer="stopped"
+    )
     text = shown(found)
     assert "hung or failed 1 of 1" in text
+    assert "stopped by you at step 12" in text
+    assert "without a clear outcome" not in text
     assert "Stopped by you after 1 runs of A and 1 of B" in text
     assert "Fisher" not in text
 

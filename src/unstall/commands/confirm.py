@@ -192,6 +192,7 @@ def confirm(
     from unstall.experiments import sessions
     from unstall.experiments.interrupts import stop_once
     from unstall.experiments.nurse import LabError
+    from unstall.experiments.statistics import fisher, least_runs
     from unstall.experiments.stopping import STOPPED
     from unstall.model.text import say
 
@@ -199,6 +200,16 @@ def confirm(
     stop_once()
     try:
         _refuse(ctx, name, script)
+        if runs is not None and runs < (least := least_runs(alpha)):
+            note = say(
+                "-n {runs} cannot confirm anything: even if all of A hang and none of B, that is "
+                "chance with p = {p}, allowed {alpha}. -n {least} or more can.",
+                runs=runs,
+                p=f"{fisher(runs, runs, 0, runs):.2g}",
+                alpha=f"{alpha:g}",
+                least=least,
+            )
+            typer.echo(f"unstall: {note.render(chosen)}", err=True)
         if script is not None:
             from unstall.experiments import script_sessions
 

@@ -61,6 +61,33 @@ def runs_for(rate: float, confidence: float = 0.95) -> int:
     return ceil(log1p(-confidence) / log1p(-rate))
 
 
+def least_runs(alpha: float) -> int:
+    """How many runs of each side it takes at least: with all of A's hung and none of B's.
+
+    Raises:
+        ValueError: ``alpha`` is not between 0 and 1.
+    """
+    if not 0 < alpha < 1:
+        raise ValueError("alpha is between 0 and 1")
+    runs = 1
+    while fisher(runs, runs, 0, runs) > alpha:
+        runs += 1
+    return runs
+
+
+def runs_to_clear(hung_a: int, runs_a: int, hung_b: int, runs_b: int, alpha: float) -> int | None:
+    """How many runs of each would be clear if they went on as they did; ``None`` above 200.
+
+    The shares of hung runs are rounded against the change.
+    """
+    if not runs_a or not runs_b or hung_a * runs_b <= hung_b * runs_a:
+        return None
+    for runs in range(max(runs_a, runs_b) + 1, 201):
+        if fisher(hung_a * runs // runs_a, runs, -(-hung_b * runs // runs_b), runs) <= alpha:
+            return runs
+    return None
+
+
 def _at_most(hung: int, runs: int, rate: float) -> float:
     """Probability of at most ``hung`` hangs in ``runs`` at a rate."""
     if rate >= 1:

@@ -14,7 +14,7 @@ from unstall.experiments.last_words import advice
 from unstall.experiments.observed import Feature
 from unstall.experiments.outcome import Run, Verdict
 from unstall.experiments.scenario import Scenario, Settings
-from unstall.experiments.statistics import runs_for
+from unstall.experiments.statistics import runs_for, runs_to_clear
 from unstall.experiments.stopping import measured
 from unstall.experiments.telling import outcome
 from unstall.experiments.trials import Comparison, Tally
@@ -238,7 +238,8 @@ def comparison(found: Comparison, console: Console, language: str) -> None:
         )
     page.row(say("mind"), [page.words(text) for text in mind])
     page.row(say("look at"), [page.words(text) for text in _advice(found)])
-    console.print()
+    if found.answer != "stopped" or mind:
+        console.print()
     text, style = answer(found)
     page.line(text, style)
     if (more := not_shown(found)) is not None:
@@ -306,7 +307,10 @@ def _side(page: Page, tally: Tally) -> list[str]:
                 steps=steps.pop(),
             )
         lines.append(page.words(told))
-    rest = len(tally.runs) - tally.counted
+    stopped = [run for run in tally.runs if run.outcome == "stopped"]
+    if stopped:
+        lines.append(page.words(say("stopped by you at step {step}", step=stopped[-1].step)))
+    rest = len(tally.runs) - tally.counted - len(stopped)
     if rest:
         lines.append(page.words(say("{count} without a clear outcome", count=rest)))
     return lines
@@ -434,7 +438,19 @@ def answer(found: Comparison) -> tuple[Text, str]:
         )
     if found.b.bad and found.p <= found.alpha:
         return say("Not cured: with the change it hangs more rarely, but it still does."), "yellow"
-    return say("Not clear yet: more runs are needed (-n)."), "yellow"
+    runs = runs_to_clear(
+        len(found.a.bad), found.a.counted, len(found.b.bad), found.b.counted, found.alpha
+    )
+    if runs is None:
+        return say("Not clear yet: more runs are needed (-n)."), "yellow"
+    return (
+        say(
+            "Not clear yet: more runs are needed. If they went on as they did, {runs} of each "
+            "would do (-n {runs}).",
+            runs=runs,
+        ),
+        "yellow",
+    )
 
 
 def _small(p: float) -> str:
