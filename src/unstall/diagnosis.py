@@ -14,6 +14,7 @@ from unstall.benign import harmless
 from unstall.causes import Cause, all_causes
 from unstall.causes.hccl import claims as told_by_hccl
 from unstall.causes.known_bugs import consulted
+from unstall.causes.told import claims as told_by_people
 from unstall.job import Job, build
 from unstall.job.attempts import attempts
 from unstall.model.facts import (
@@ -25,6 +26,7 @@ from unstall.model.facts import (
     NcclInit,
     Phase,
     Place,
+    Remark,
     TrainingStep,
     WarningLine,
 )
@@ -133,8 +135,8 @@ def weigh(
     benign = harmless(chosen)
     if ranked:
         verdict = "failure"
-    elif chosen.all(CutTraceback):
-        verdict = "inconclusive"
+    elif chosen.all(CutTraceback) or any(r.topic == "complaint" for r in chosen.all(Remark)):
+        verdict = "inconclusive"  # a person says that it failed, though no line of a log does
     elif benign or _at_work(chosen):
         verdict = "benign"  # there is work, or a harmless complaint, and nothing that failed
     else:
@@ -176,7 +178,11 @@ def examine(job: Job, spared: Spared | None = None) -> list[Finding]:
 
 
 def _claims(cause: Cause, job: Job) -> list[Finding]:
-    claimed = (*cause.examine(job), *told_by_hccl(job, cause.id))
+    claimed = (
+        *cause.examine(job),
+        *told_by_hccl(job, cause.id),
+        *told_by_people(job, cause.id),
+    )
     return [consulted(job, found) for found in claimed]
 
 

@@ -16,6 +16,7 @@ SHARED = frozenset(
     {
         "activity",
         "aftermath",
+        "apart",
         "base",
         "deaths",
         "deciding",
@@ -28,6 +29,7 @@ SHARED = frozenset(
         "reasons",
         "scene",
         "servers",
+        "told",
         "weight_exchange",
     }
 )

@@ -31,7 +31,8 @@ from unstall.model.facts import (
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix, Origin
 from unstall.model.text import Text, say
 
-_SEGMENT = re.compile(r"(/dev/shm/[^\s,:()'\"]{1,200})")
+#: Up to 2.9 NCCL printed the segment's name without its folder.
+_SEGMENT = re.compile(r"(/dev/shm/[^\s,:()'\"]{1,200}|(?<=segment )nccl-shm-[\w-]{1,200})")
 _SIZE = re.compile(r"\(size (\d{1,20})\)|to (\d{1,20}) bytes")
 _LOADER = re.compile(r"out of shared memory|insufficient shared memory|killed by signal: Bus error")
 #: NCCL, PyTorch's shared tensors (torch_*), Python's multiprocessing (psm_*).
@@ -77,6 +78,11 @@ def examine(job: Job) -> Iterable[Finding]:
     yield Finding(
         cause="shm-too-small",
         summary=say(
+            "A process ended by SIGBUS: most likely the shared memory of the container (/dev/shm) "
+            "was full."
+        )
+        if isinstance(first, (ProcessEnd, FatalSignal))
+        else say(
             "The shared memory of the container (/dev/shm) was too small: a segment could not be "
             "made or written."
         ),

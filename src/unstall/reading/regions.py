@@ -69,6 +69,7 @@ _YAML_KEYS = ("distributed_type:", "num_processes:", "model_name_or_path:", "dee
 _GAP = 6  # other lines between two commands of one script
 _GAP_AFTER_SHEBANG = 15
 _MOST = 200  # regions of one source
+_OF_TITLES = frozenset({"stuck", "complaint", "ranks-apart", "slow-data"})
 _BLOCK = 500  # lines of a configuration in a text
 
 NOTED = (
@@ -143,7 +144,7 @@ def regions(name: str, lines: Sequence[str], first: int = 1) -> Regions:
         elif kind == "comment" and _HEADING.match(line) and not _QUOTED.search(line):
             # a report's title tells how it ended, and nothing of the run that may be relied on
             found.remarks.extend(
-                one for one in note(name, first + at, line) if one.topic == "stuck"
+                one for one in note(name, first + at, line) if one.topic in _OF_TITLES
             )
     found.scripts.sort(key=lambda script: script.place.line)
     return found

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from unstall.reading import retold
+
 _I = re.IGNORECASE
 _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _UNIT = r"(hours?|hrs?|h|minutes?|mins?|min|m|days?|d|seconds?|secs?|s)\b"
@@ -46,6 +48,9 @@ _STUCK = r"(?:hang(?:s|ing|ed)?|hung|stuck|freezes|freezing|frozen|stall(?:s|ed)
 _STUCK_ZH = r"(?:卡住|卡死|卡在|挂起|挂住|挂死|hang住?|不动了?|停住)"
 _SILENT_ZH = r"(?:没有|无|没)(?:任何|新的?|再)?(?:输出|日志|进展|反应|响应|打印)"
 
+_PREPARING = (r"(?:\btokeni[zs]\w{1,8}|\bpre-?process\w{0,6}"
+              r"|\bdata(?:set)?[ -](?:processing|preparation|packing))")  # fmt: skip
+
 # Topic, pattern, values. Of one topic the first that fits counts.
 _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
     ("no-output", re.compile(
@@ -68,6 +73,7 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         r"(?<!\bno )(?<!\bnever )(?<!n't )(?<!\bwithout )(?<!\bif it )"
         r"\b(?:hangs(?! up)|hung|freezes|deadlocked|(?:gets?|got|is|are|was|were) stuck"
         r"|stuck (?:at|in|on|when|while|during|after|for)|forever hang"
+        r"|(?:program|training|process|script|job|code|it) hangs up"
         r"|(?:hang|stuck)(?:ing)? forever"
         r"|hangs? with(?! or\b)|(?:is|are|was|were|keeps|starts) hanging(?! or)"
         r"|hang(?:ing)? (?:at|in|on|when|while|during|after))\b", _I), _nothing),
@@ -79,6 +85,21 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         r"^#{1,6} .{0,300}\b(?:stuck|hangs|hanging|deadlocks?)\W{0,6}$"
         r"|\b(?:stays?|remains?|sits?|is) at \d{1,9}(?:/\d{1,9}| ?%)[^.;\n]{0,30}\bforever\b", _I),
         _nothing),
+    ("stuck", re.compile(r"\(stuck\)|[\"'“]freezes?[\"'”]", _I), _nothing),
+    # a person's own finding: preparing the data takes longer than the others wait
+    ("slow-data", re.compile(
+        rf"{_PREPARING}(?:(?!\b(?:not|no)\b)[^.;。\n]){{0,60}}?\btime(?:s|d)?[ -]?out", _I),
+        _nothing),
+    ("slow-data", re.compile(
+        r"\btime(?:s|d)?[ -]?outs?\b[^.;。\n]{0,40}?\b(?:during|while|in|at|on)\b[^.;。\n]{0,24}?"
+        rf"{_PREPARING}", _I), _nothing),
+    ("slow-data", re.compile(
+        r"(?:tokeni[zs]\w{0,8}|预处理|分词|数据处理|数据准备)[^。；\n]{0,24}?超时", _I), _nothing),
+    # "works by setting NCCL_P2P_DISABLE=1"
+    ("p2p-off-works", re.compile(
+        r"(?<!n't )(?<!not )(?<!never )\b(?:works?|worked|solution|solve[sd]|fixe[sd]|resolve[sd]"
+        r"|helps|helped)\b(?:(?!\b(?:not|no|never|still|fail\w*)\b|n't)[^.;\n]){0,60}?"
+        r"NCCL_P2P_DISABLE ?= ?[\"']?1\b", _I), _nothing),
     ("p2p-off-works", re.compile(
         r"(?:NCCL_P2P_DISABLE ?= ?[\"']?1\b[\"'`*]{0,4}|\bp2p (?:is |was )?(?:disabled|off)\b"
         r"|(?:disabl|switch|turn)(?:e|ing|ed) (?:off )?p2p(?: off)?)"
@@ -150,6 +171,10 @@ def remarks(line: str) -> Iterator[tuple[str, Values]]:
         if topic not in told and (found := pattern.search(line)) is not None:
             told.add(topic)
             yield topic, values(found)
+    if (seen := retold.apart(line)) is not None:
+        yield "ranks-apart", seen
+    if retold.complains(line):
+        yield "complaint", {}
 
 
 class Tongue:

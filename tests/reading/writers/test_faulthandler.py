@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from unstall.model.facts import Frame
+from unstall.model.facts import FatalSignal, Frame
 from unstall.reading.writers.faulthandler import FatalSignals
 
 
@@ -62,3 +62,22 @@ def test_two_ranks_do_not_mix(read):
 """,
     )
     assert {fact.speaker.rank: fact.frames[0].file for fact in facts} == {0: "/a.py", 1: "/b.py"}
+
+
+def test_ucx_handler(read):
+    """UCX prints signal, reason and its own numbered frames."""
+    (fact,) = read(
+        FatalSignals,
+        """[trainer-0:2121 :0:7025] Caught signal 7 (Bus error: nonexistent physical address)
+==== backtrace (tid: 7025) ====
+0 0x0000000000014420 __funlockfile() ???:0
+1 0x0000000000068d7c ncclGroupEnd() ???:0
+=================================
+""",
+    )
+    assert isinstance(fact, FatalSignal)
+    assert fact.what == "Bus error"
+    assert [frame.function.split("(")[0] for frame in fact.frames] == [
+        "__funlockfile",
+        "ncclGroupEnd",
+    ]

@@ -2,7 +2,7 @@
 
 Sources: ``Python/pylifecycle.c`` and ``Modules/faulthandler.c`` of CPython 3.8 to 3.14,
 ``c10/util/signal_handler.cpp``, absl's failure signal handler (which Ray installs), glibc's
-``fortify_fail`` and ``malloc_printerr``, c10's ``!!!!!!! Segfault encountered !!!!!!!``.
+``fortify_fail`` and ``malloc_printerr``, c10's ``!!!!!!! Segfault encountered !!!!!!!``, UCX's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _THREAD = re.compile(
     r"^\s*(?:Current thread|Thread) 0x[0-9a-fA-F]{1,16}\b.{0,200}most recent call first"
 )
 _FRAME = re.compile(r"^\s*File \"([^\"]{1,600})\", line (\d{1,8}) in (.{1,300})$", re.ASCII)
-_NATIVE = re.compile(r"^\s*(?:#\d{1,3} |@ )\s*(?:0x[0-9a-fA-F]{1,16}:? )?(.{1,300})$")
+_NATIVE = re.compile(
+    r"^\s*(?:#\d{1,3} |@ |\d{1,3} (?=0x))\s*(?:0x[0-9a-fA-F]{1,16}:? )?(.{1,300})$"
+)
 _TORCH = re.compile(r"!{3,12} ?(Segfault|SIG[A-Z]{2,8}) encountered ?!{3,12}")
 _ABSL = re.compile(r"\*\*\* (SIG(?:SEGV|ABRT|BUS|FPE|ILL|TRAP)) (?:\([^)]{1,80}\) )?received")
 _GLIBC = re.compile(
@@ -33,6 +35,11 @@ _GLIBC = re.compile(
     r"|munmap_chunk\(\): invalid pointer|corrupted size vs\. prev_size(?: [\w ]{1,30})?"
     r"|corrupted double-linked list|malloc\(\): [a-z].{1,60}|malloc_consolidate\(\): .{1,60}"
     r"|realloc\(\): invalid .{1,40})\s*$"
+)
+# UCX's handler, which MPI programs and NCCL's plug-ins bring along (ucs/debug/debug.c)
+_UCX = re.compile(
+    r"\[[\w.-]{1,200}:\d{1,10} ?:\d{1,6} ?:\d{1,10}\] Caught signal \d{1,3} "
+    r"\(([A-Z][A-Za-z /]{2,40})(?=[:)])"
 )
 _GLOG_SIGNAL = re.compile(r"\*\*\* (?:Process received signal|Aborted at \d)")
 _KEPT = 100
@@ -68,6 +75,7 @@ class FatalSignals:
         "malloc_consolidate(): ",
         "realloc(): invalid",
         "*** Process received signal",
+        "Caught signal ",
     )
 
     def __init__(self) -> None:
@@ -140,6 +148,8 @@ def _named(text: str) -> str | None:
         return _WORDS.get(found[1], found[1])
     if (found := _GLIBC.search(text)) is not None:
         return (found[1] or found[2]).strip()
+    if (found := _UCX.search(text)) is not None:
+        return found[1].strip()
     if _GLOG_SIGNAL.search(text) is not None:
         return "Aborted"
     return None

@@ -1,0 +1,146 @@
+"""What people saw themselves and wrote down, where it decides between causes.
+
+A person's word is weaker than a log's line: claims stay below what logs can reach.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from unstall.causes.base import STRONG, WEAK, evidence, excerpt, origin_of
+from unstall.job import Job
+from unstall.model.facts import Remark, TrainingStep
+from unstall.model.findings import Finding, Fix
+from unstall.model.text import say
+
+_EXPERTS = re.compile(r"\bexperts?\b|专家", re.IGNORECASE)
+_STILL = ("stuck", "no-output", "gpu-busy")
+
+
+def claims(job: Job, cause: str) -> Iterable[Finding]:
+    """The claim of one cause that rests on a person's words alone."""
+    if cause == "rank-dependent-branch":
+        yield from _apart(job)
+    elif cause == "data-dependent-graph":
+        yield from _experts(job)
+    elif cause == "slow-preprocessing":
+        yield from _preparing(job)
+
+
+def _apart(job: Job) -> Iterable[Finding]:
+    seen = next((r for r in job.all(Remark) if r.topic == "ranks-apart"), None)
+    if seen is None or job.deaths:
+        return
+    mine, other = seen.values["mine"], seen.values["other"]
+    rank = seen.values.get("rank")
+    yield Finding(
+        cause="rank-dependent-branch",
+        summary=say(
+            "As reported, some ranks are in {mine} and others in {other}: they do not wait for "
+            "each other, but took different ways through the program.",
+            mine=mine,
+            other=other,
+        ),
+        support=(evidence(say("reported: {quote}", quote=seen.quote[:200]), STRONG + WEAK, seen),),
+        fixes=(
+            Fix(
+                say(
+                    "let every rank reach the same collectives in the same order: decide on one "
+                    "rank and broadcast the decision, and keep collectives out of conditions on "
+                    "the rank, the clock or a local value"
+                )
+            ),
+        ),
+        next_step=say(
+            "stacks of both parties (py-spy dump --pid PID) name the two lines; the condition that "
+            "parts them is where their call paths part. Flight Recorder dumps show whether it is "
+            "one process group"
+        ),
+        origin=origin_of(job.trainer, (int(rank),) if rank is not None else ()),
+        excerpts=(excerpt(seen, "origin"),),
+        ceiling=0.7,
+    )
+
+
+def _experts(job: Job) -> Iterable[Finding]:
+    idle = next(
+        (r for r in job.all(Remark) if r.topic == "mixed-data" and _EXPERTS.search(r.quote)), None
+    )
+    still = next((r for r in job.all(Remark) if r.topic in _STILL), None)
+    if idle is None or (still is None and not job.blocked) or job.deaths:
+        return
+    yield Finding(
+        cause="data-dependent-graph",
+        summary=say(
+            "As reported, experts without tokens are skipped on some ranks: those miss the "
+            "collectives of these experts' parameters, and the others wait."
+        ),
+        support=(
+            evidence(say("reported: {quote}", quote=idle.quote[:200]), STRONG, idle),
+            *(
+                [evidence(say("reported: {quote}", quote=still.quote[:200]), WEAK, still)]
+                if still is not None
+                else []
+            ),
+        ),
+        fixes=(
+            Fix(
+                say(
+                    "DeepSpeed ZeRO-3: set_z3_leaf_modules(model, [the sparse MoE block's class]) "
+                    "before deepspeed.initialize, so that the block's parameters are gathered and "
+                    "reduced as one"
+                )
+            ),
+            Fix(
+                say(
+                    "elsewhere: let every expert take part in each step, if only with a zero-sized "
+                    "or dummy input whose result is multiplied by 0"
+                )
+            ),
+        ),
+        next_step=say(
+            "print on every rank how many tokens each expert got at the step that hangs; with one "
+            "dummy token for each expert it must run through"
+        ),
+        origin=origin_of(job.trainer, ()),
+        excerpts=(excerpt(idle, "origin"),),
+        ceiling=0.7,
+    )
+
+
+def _preparing(job: Job) -> Iterable[Finding]:
+    told = next((r for r in job.all(Remark) if r.topic == "slow-data"), None)
+    if told is None or job.deaths:
+        return
+    against = [
+        evidence(say("training steps were told before"), STRONG, step)
+        for step in job.all(TrainingStep)[:1]
+    ]
+    yield Finding(
+        cause="slow-preprocessing",
+        summary=say(
+            "As reported, preparing the data takes longer than the ranks wait for each other."
+        ),
+        support=(evidence(say("reported: {quote}", quote=told.quote[:200]), STRONG + WEAK, told),),
+        against=tuple(against),
+        fixes=(
+            Fix(
+                say(
+                    "prepare the data set once beforehand, in a run without the launcher, and "
+                    "train from the saved result"
+                )
+            ),
+            Fix(
+                say(
+                    "a longer time-out where the ranks wait: ddp_timeout (Transformers), "
+                    "init_process_group(timeout=...); on Ascend HCCL_CONNECT_TIMEOUT and "
+                    "HCCL_EXEC_TIMEOUT"
+                )
+            ),
+        ),
+        next_step=say("compare the time that preparation takes with the time-out"),
+        origin=origin_of(job.trainer, (0,)),
+        excerpts=(excerpt(told, "origin"),),
+        ceiling=0.7,
+    )

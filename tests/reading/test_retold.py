@@ -1,0 +1,82 @@
+"""Sentences of people: who is in which collective, and that something failed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unstall.reading.remarks import remarks
+from unstall.reading.retold import apart, complains
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "After a while rank 5 is stuck in all_gather while the others are in barrier.",
+            {"mine": "ALLGATHER", "other": "BARRIER", "rank": "5"},
+        ),
+        (
+            "rank2 卡在 all_reduce，其他 rank 都在 broadcast",
+            {"mine": "ALLREDUCE", "other": "BROADCAST", "rank": "2"},
+        ),
+        (
+            "The local rank 0s wait for a reduce_scatter whereas all other ranks run an allgather",
+            {"mine": "REDUCESCATTER", "other": "ALLGATHER"},
+        ),
+        ("rank 1 is in all_reduce while the others are in allreduce too", None),
+        ("We use all_reduce for gradients while broadcast is used for parameters", None),
+        ("rank 3 hangs in backward while the others are in barrier", None),
+    ],
+)
+def test_two_parties(line: str, found: dict[str, str] | None) -> None:
+    """Two parties in unlike operations; one operation, or none of a party, is no such word."""
+    assert apart(line) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "yes"),
+    [
+        ("then it crashes with a NCCL error", True),
+        ("训练到一半报错", True),
+        ("It ran through without error.", False),
+        ("目前没有报错，只是想确认一下", False),
+        ("How many workers should I use?", False),
+    ],
+)
+def test_complaints(line: str, yes: bool) -> None:
+    """That something failed, and not that nothing did."""
+    assert complains(line) is yes
+
+
+@pytest.mark.parametrize(
+    ("line", "topic"),
+    [
+        ("NCCL timeout during the data processing step", "slow-data"),
+        ("tokenizer超时", "slow-data"),
+        ("Tokenization runs into the timeout on big data sets", "slow-data"),
+        ("the model works by setting NCCL_P2P_DISABLE=1", "p2p-off-works"),
+        ("on two machines it never gets past the start", "several-nodes"),
+    ],
+)
+def test_topics(line: str, topic: str) -> None:
+    """What a line of a person is about."""
+    assert topic in dict(remarks(line))
+
+
+def test_what_did_not_help_is_not_taken_for_help() -> None:
+    """Negations before and within."""
+    for line in (
+        "it doesn't work with NCCL_P2P_DISABLE=1",
+        "the solution is not NCCL_P2P_DISABLE=1",
+    ):
+        assert "p2p-off-works" not in dict(remarks(line))
+
+
+@given(st.text(max_size=3000))
+def test_any_text(text: str) -> None:
+    """No text breaks it."""
+    apart(text)
+    complains(text)
+    list(remarks(text))
