@@ -78,6 +78,10 @@ def _pytorch_job(
     counts = [_count(replica, "replicas") for replica in replicas.values()]
     nodes = None if None in counts else sum(c for c in counts if c is not None)
     elastic = spec.get("elasticPolicy")
+    count = nodes
+    if isinstance(elastic, dict):  # an autoscaler may start more
+        most = whole(elastic.get("maxReplicas"), None)
+        count = max(nodes, most) if nodes is not None and most is not None else None
     master = any(name.lower() == "master" for name in replicas)
     seen: list[object] = []
     for name, replica in replicas.items():
@@ -91,7 +95,7 @@ def _pytorch_job(
             if isinstance(elastic, dict):
                 job = _name(document)
                 given.update(_elastic(elastic, replicas, job, port, place))
-            yield Pods(inner, name, given, nodes, wins=True)
+            yield Pods(inner, name, given, count, wins=True)
 
 
 def _pytorch_given(

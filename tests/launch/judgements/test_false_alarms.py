@@ -35,6 +35,14 @@ class TestRendezvous:
         rows = judgements(plan(text), "rendezvous address")
         assert [j.judgement for j in rows] == ["suspicious"]
 
+    @pytest.mark.parametrize(("backend", "rows"), [("c10d", 0), ("static", 1)])
+    def test_only_the_static_back_end_reads_the_nodes_number(self, backend: str, rows: int) -> None:
+        text = (
+            "accelerate launch --num_machines 2 --num_processes 8 --machine_rank $SLURM_PROCID "
+            f"--main_process_ip h --rdzv_backend {backend} fit.py\n"
+        )
+        assert len(judgements(plan(text), "node rank")) == rows
+
     def test_torchrun_under_srun_overwrites_the_address(self) -> None:
         text = "export MASTER_PORT=4711\nsrun -N 2 torchrun --nproc_per_node 2 fit.py\n"
         (row,) = judgements(plan(text), "MASTER_PORT")

@@ -119,3 +119,23 @@ class TestPods:
         found = plan(configs={"job.yaml": manifest.format(n=nodes)})
         assert len(found.programs) == 1
         assert (wrong(found) == {"nodes"}) == bad
+
+    @pytest.mark.parametrize(("most", "bad"), [(2, True), (8, False)])
+    def test_an_autoscaler_may_start_more(self, most: int, bad: bool) -> None:
+        manifest = f"""
+            apiVersion: kubeflow.org/v1
+            kind: PyTorchJob
+            metadata: {{name: fit}}
+            spec:
+              elasticPolicy: {{rdzvBackend: c10d, minReplicas: 1, maxReplicas: {most}}}
+              pytorchReplicaSpecs:
+                Worker:
+                  replicas: 2
+                  template: {{spec: {{hostIPC: true, containers: [{{name: pytorch, command:
+                    [torchrun, --nnodes=3, --nproc_per_node=4, fit.py]}}]}}}}
+        """
+        found = plan(configs={"job.yaml": manifest})
+        assert (wrong(found) == {"nodes"}) == bad
+        (port,) = found.programs[0].ports
+        assert port.host is not None
+        assert (port.host.text, port.value.text) == ("fit-worker-0", "23456")

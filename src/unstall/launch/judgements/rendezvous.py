@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from unstall.launch.judgements.context import Context, places, show
 from unstall.model.plan import Judgement, Value
 from unstall.model.text import say
-from unstall.programs.base import Launch
+from unstall.programs.base import Launch, number
 
 _LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - an address to recognise
 
@@ -31,6 +31,9 @@ def _several(launch: Launch) -> bool:
 
 def _node_rank(launch: Launch) -> Iterator[Judgement]:
     value = launch.node_rank
+    backend = launch.flag("rdzv_backend")
+    if value is not None and backend is not None and backend.known and backend.text != "static":
+        return  # torch/distributed/run.py: only the static back end is told the node's number
     if value is None:
         if _several(launch) and any(n in launch.launchers for n in ("torchrun", "accelerate")):
             static = launch.flag("rdzv_endpoint", "rdzv_backend") is None
@@ -75,11 +78,8 @@ def _node_rank(launch: Launch) -> Iterator[Judgement]:
         "$OMPI_COMM_WORLD_RANK",
     )
     if mistaken and (per_node is None or per_node > 1):
-        one_task = (
-            "srun" in launch.launchers
-            and launch.flag("ntasks_per_node") is not None
-            and (launch.number("ntasks_per_node") == 1)
-        )
+        tasks = number(launch.settings.get("tasks per node"))
+        one_task = "srun" in launch.launchers and tasks == 1
         if not one_task:
             yield Judgement(
                 "node rank",
