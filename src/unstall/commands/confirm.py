@@ -32,7 +32,7 @@ def confirm(
     name: Annotated[
         Optional[str],  # noqa: UP045 - typer reads this on Python 3.10
         typer.Argument(
-            metavar="[CAUSE|SCENARIO]", help="What unstall reproduce lists, by either name."
+            metavar="CAUSE|SCENARIO", help="What unstall reproduce lists, by either name."
         ),
     ] = None,
     change: Annotated[

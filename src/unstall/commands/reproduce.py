@@ -32,7 +32,7 @@ def reproduce(
     names: Annotated[
         Optional[list[str]],  # noqa: UP045 - typer reads this on Python 3.10
         typer.Argument(
-            metavar="[CAUSE|SCENARIO]",
+            metavar="CAUSE|SCENARIO",
             help="What to reproduce; without it, all are listed. After --from also more of the "
             "report.",
         ),

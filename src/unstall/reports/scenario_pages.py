@@ -80,7 +80,7 @@ def about(
         say("controls"),
         [_named(page, one.name, one.text) for one in scenario.controls],
     )
-    page.row(say("sizes"), [_named(page, *one) for one in _sizes(scenario)])
+    page.row(verbatim("--size"), [_named(page, *one) for one in _sizes(scenario)])
     page.row(say("other"), [page.words(text) for text in _other(scenario)])
     page.row(say("stacks"), [f"--stack {escape(one)}" for one in stacks])
     more = f" --stack {escape(asked)}" if asked else ""
