@@ -6,6 +6,7 @@ from tests.making import place
 from unstall.job.owners import implied_programs
 from unstall.model.facts import Identity
 from unstall.model.plan import Plan
+from unstall.programs.speakers import by_path
 
 
 def shown(*told: tuple[str, str | None]) -> list[tuple[str, str]]:
@@ -26,3 +27,16 @@ def test_an_engine_that_is_given_weights_is_a_rollout_server() -> None:
 def test_another_engine_beside_it_stays_what_it_is() -> None:
     told = [("sglang", "inference")] * 2 + [("vllm", "rollout")]
     assert sorted(shown(*told)) == [("sglang", "inference server"), ("vllm", "rollout server")]
+
+
+def test_rollout_code_of_ms_swifts_trainer_is_the_trainers() -> None:
+    for path, role in (
+        ("/w/swift/trainers/rlhf_trainer/rollout_mixin.py", "trainer"),
+        ("/w/swift/rlhf_trainers/rollout_mixin.py", "trainer"),
+        ("/w/swift/llm/infer/rollout.py", "rollout"),
+        ("/w/swift/pipelines/infer/rollout.py", "rollout"),
+        ("/w/swift/infer_engine/grpo_vllm_engine.py", "rollout"),
+    ):
+        sign = by_path(path)
+        assert sign is not None
+        assert sign.role == role

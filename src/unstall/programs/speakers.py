@@ -81,10 +81,12 @@ NAMES: tuple[Sign, ...] = (
 #: Paths in stack frames and tracebacks.
 PATHS: tuple[Sign, ...] = (
     _sign(
-        r"(^|/)swift/(llm|pipelines|rlhf_trainers|infer_engine)?/?.*(rollout|grpo_vllm_engine)",
+        r"(^|/)swift/(llm|pipelines)/infer/rollout\.py|(^|/)swift/(.{1,60}/)?grpo_vllm_engine\.py"
+        r"|(^|/)swift/cli/rollout\.py",
         "ms-swift",
         "rollout",
-        "ms-swift 3.x swift/llm/infer/rollout.py",
+        # swift/…/rlhf_trainer(s)/rollout_mixin.py is the trainer's side, in every release
+        "ms-swift 3.10.3 swift/llm/infer/rollout.py, 4.6.0 swift/pipelines/infer/rollout.py",
     ),
     _sign(r"(^|/)trl/scripts/vllm_serve", "trl", "rollout", "TRL 0.16+ trl/scripts/vllm_serve.py"),
     _sign(

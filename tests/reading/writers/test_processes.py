@@ -141,3 +141,23 @@ def test_signals(read, line, signal, pid, received):
     (fact,) = read(ProcessEnds, line + "\n")
     assert isinstance(fact, SignalSent)
     assert (fact.signal, fact.target_pid, fact.received) == (signal, pid, received)
+
+
+def test_a_line_that_only_speaks_of_a_signal(read):
+    line = (
+        "If you see error log from logging.cc regarding SIGTERM received, please ignore because"
+        " this is the expected termination process in Ray."
+    )
+    assert read(ProcessEnds, line + "\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", 1),
+        ("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD with errorcode 7.", 7),
+    ],
+)
+def test_mpi_abort(read, line, code):
+    (fact,) = read(ProcessEnds, line + "\n")
+    assert (fact.reporter, fact.rank, fact.exit_code) == ("mpi", 3, code)

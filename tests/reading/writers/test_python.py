@@ -246,13 +246,19 @@ def test_frames_whose_head_was_cut(read):
 @pytest.mark.parametrize("name", ["RuntimeEr", "torch.distributed.DistBa"])
 def test_an_input_that_ends_within_the_name_is_a_traceback_cut_off(read, name):
     """No such class exists, and its message is not there either: what was raised is not known."""
-    (fact,) = read(Tracebacks, f'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\n{name}')
+    (fact,) = read(
+        Tracebacks,
+        f'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\n{name}',
+    )
     assert isinstance(fact, CutTraceback)
 
 
 @pytest.mark.parametrize("name", ["queue.Empty", "ValueError", "KeyboardInterrupt"])
 def test_exceptions_without_a_message_may_end_an_input(read, name):
-    (fact,) = told(read, f'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\n{name}')
+    (fact,) = told(
+        read,
+        f'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\n{name}',
+    )
     assert (fact.type, fact.message) == (name, "")
 
 
@@ -304,3 +310,11 @@ def test_a_traceback_whose_end_is_missing(read):
     assert type(fact).__name__ == "CutTraceback"
     assert fact.speaker.rank == 2
     assert [frame.function for frame in fact.frames] == ["main", "_call_impl"]
+
+
+@pytest.mark.parametrize(
+    "line", ["`ValueError: no room`", "[worker_base.py:492] ValueError: no room"]
+)
+def test_a_last_line_that_is_quoted_or_cut(read, line):
+    (fact,) = told(read, line + "\n")
+    assert (fact.type, fact.message, fact.frames) == ("ValueError", "no room", ())

@@ -46,3 +46,11 @@ def test_loads(read, line, expected):
 def test_notices(read, line, kind):
     (fact,) = read(SchedulerNotices, line + "\n")
     assert fact.kind == kind
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["# sglang meets a watchdog timeout", "the trainer raises an NCCL watchdog timeout error"],
+)
+def test_what_people_write_is_no_notice(read, line):
+    assert read(SchedulerNotices, line + "\n") == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from unstall.model.facts import FatalSignal
 from unstall.reading.writers.terminate import Terminations
 
 
@@ -28,4 +29,31 @@ def test_what_the_runtime_says(read, line, exception):
     "line", ["the job was terminated", "terminate called by the user", "uncaught exception of type"]
 )
 def test_what_it_does_not_say(read, line):
+    assert read(Terminations, line + "\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            "[TM][FATAL] comm/device_comm.cc(28): Check failed: 0 Unknown communication backend: x",
+            "Check failed: 0 Unknown communication backend: x",
+        ),
+        ("F20260214 10:11:12.1 77 worker.cc:61] Check failed: a == b (1 vs. 2)", "Check failed: a == b (1 vs. 2)"),
+        (
+            "[TensorRT-LLM][ERROR] Assertion failed: Invalid engine file path: /e/rank2.engine (/src/u.cpp:60)",
+            "Assertion failed: Invalid engine file path: /e/rank2.engine",
+        ),
+    ],
+)  # fmt: skip
+def test_native_checks(read, line, what):
+    (fact,) = read(Terminations, line + "\n")
+    assert isinstance(fact, FatalSignal)
+    assert fact.what == what
+
+
+@pytest.mark.parametrize(
+    "line", ["INFO health: Check failed: will retry", "AssertionError: Assertion failed: x"]
+)
+def test_checks_that_end_nothing(read, line):
     assert read(Terminations, line + "\n") == []

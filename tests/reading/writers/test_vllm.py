@@ -41,6 +41,13 @@ INFO 12-06 21:12:01 metrics.py:345] Avg prompt throughput: 1.0 tokens/s, Avg gen
         ("AsyncEngineDeadError: Background loop has errored already.", "engine-dead", None),
         ("[ERROR:swift] Method execution failed: bad image", "request-failed", None),
         ("TimeoutError: RPC call to execute_model timed out.", "rpc-timeout", None),
+        ("TimeoutError('No heartbeat received from MQLLMEngine')", "rpc-timeout", None),
+        ("CRITICAL MQLLMEngine is already dead, terminating server", "engine-dead", None),
+        (
+            "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object",
+            "rpc-timeout",
+            "RayChannelTimeoutError",
+        ),
     ],
 )
 def test_notices(read, line, kind, detail):

@@ -1,0 +1,1 @@
+vllm serve /models/tiny --tensor-parallel-size 2
