@@ -1,5 +1,6 @@
 """Runs of scripts: what counts as progress, as finished, as hung."""
 
+import sys
 import time
 
 import pytest
@@ -160,3 +161,38 @@ def test_the_end_of_a_failed_runs_log_is_kept(tmp_path):
     assert done.last[-1].endswith("no_such_program: command not found")
     assert done.last[-2] == "100"
     assert run(tmp_path, "echo step 3\n").last == ()
+
+
+STEPS = "for i in 1 2 3; do echo step $i; sleep 0.3; done"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files are found in /proc")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bash -c '{}; sleep 600' > {}/train.log 2>&1 &\nwait\n",
+        "exec > {1}/train.log 2>&1\n{0}\nsleep 600\n",
+        "nohup setsid bash -c '{}; sleep 600' 2>&1 >> {}/train.log &\nwait\n",
+    ],
+)
+def test_steps_that_go_into_a_file_are_seen(tmp_path, text):
+    (tmp_path / "train.log").write_text("step 4711 of the day before\n")
+    done = run(tmp_path, text.format(STEPS, tmp_path), stall=3, first=60)
+    assert (done.outcome, done.step, done.started) == ("hung", 3, True)
+    kept = (tmp_path / "evidence" / "train.log").read_text()
+    assert "step 3" in kept
+    assert "4711" not in kept
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files are found in /proc")
+def test_the_error_that_goes_into_a_file_is_shown(tmp_path):
+    text = f"(sleep 1; echo ValueError: no data; exit 3) > {tmp_path}/train.log 2>&1\nexit 3\n"
+    done = run(tmp_path, f"echo begin\n{text}")
+    assert (done.outcome, done.last) == ("failed", ("ValueError: no data",))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files are found in /proc")
+def test_programs_in_the_background_that_print_into_a_file_reach_their_end(tmp_path):
+    text = f"nohup bash -c '{STEPS}; sleep 600' > {tmp_path}/train.log 2>&1 &\necho started\n"
+    done = run(tmp_path, text, until=Until(step=3))
+    assert (done.outcome, done.step) == ("finished", 3)

@@ -52,6 +52,13 @@ def tail(path: Path) -> list[str]:
     return [line for line in shown if line]
 
 
+def of(logs: Iterable[Path]) -> list[str]:
+    """The end of the log that tells an error, of the last one written if there are several."""
+    tails = [(path.stat().st_mtime, tail(path)) for path in logs if path.exists()]
+    ranked = sorted(tails, key=lambda one: (ends_badly(one[1]), bool(errors(one[1])), one[0]))
+    return ranked[-1][1] if ranked else []
+
+
 def _bare(line: str) -> str:
     found = _PREFIX.match(line)
     return (line[found.end() :] if found is not None else line).strip()

@@ -20,12 +20,12 @@ class Log:
         lines: whole lines so far.
     """
 
-    def __init__(self, path: Path, merged: Path | None, prefix: str) -> None:
+    def __init__(self, path: Path, merged: Path | None, prefix: str, begin: int = 0) -> None:
         self.path = path
         self.merged = merged
         self.prefix = prefix
         self.lines = 0
-        self._offset = 0
+        self._offset = begin
         self._rest = b""
 
     @property

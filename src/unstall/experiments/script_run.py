@@ -17,6 +17,7 @@ from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
+from unstall.experiments.script_outputs import Outputs
 
 _STEPS = re.compile(
     r"'global_step/max_steps': '(\d{1,9})/|\b(?:global_)?step[ :=']{1,4}(\d{1,9})\b"
@@ -52,13 +53,13 @@ class Steps:
         self._told = False
         self._wanted = total
         self._total = 0
-        self._rest = ""
+        self._rest: dict[str, str] = {}
 
-    def look(self, lines: list[str], rest: str = "") -> None:
-        """Take new lines in, and the end of the line that is still being written."""
+    def look(self, lines: list[str], rest: str = "", of: str = "") -> None:
+        """Take new lines of a file in, and the end of the line that is still being written."""
         before, known = self.step, self._told or self._total
-        grown = rest not in ("", self._rest)
-        self._rest = rest
+        grown = rest not in ("", self._rest.get(of))
+        self._rest[of] = rest
         for line in [*lines, rest] if grown else lines:
             text = line[-4000:]
             if (found := _STEPS.search(text)) is not None:
@@ -130,6 +131,7 @@ def run_script(
     seen: set[int] = set()
     pattern = re.compile(until.pattern) if until.pattern else None
     pump = Pump(raw, LARGEST)
+    outputs = Outputs([raw])
     try:
         process = subprocess.Popen(
             guard.command(["bash", str(script)], [script, raw, *remove]),
@@ -159,6 +161,11 @@ def run_script(
             pump.check()
             lines = log.follow()
             steps.look(lines, log.rest)
+            if outputs.due():
+                outputs.find(others())
+            for path, new, rest in outputs.follow():
+                steps.look(new, rest, path)
+                lines += new
             if steps.step != last:
                 last = steps.step
                 tell("step", last)
@@ -179,7 +186,7 @@ def run_script(
                 running = len(others())
                 pump.settle()
                 said = False
-                for more in log.drain():
+                for more in (*log.drain(), *outputs.drain()):
                     steps.look(more)
                     said = said or (
                         pattern is not None and any(pattern.search(line[:4096]) for line in more)
@@ -220,7 +227,8 @@ def run_script(
         tree.reap()
         removed = tree.remove_segments(segments, seen)
     raw.unlink(missing_ok=True)
-    lines = last_words.tail(place / "run.log") if outcome != "slow" else []
+    kept = [place / "run.log", *outputs.keep(place)]
+    lines = last_words.of(kept) if outcome != "slow" else []
     if outcome == "finished" and until == Until() and last_words.ends_badly(lines):
         outcome = "failed"
     if outcome == "finished":
