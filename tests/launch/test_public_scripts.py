@@ -62,7 +62,8 @@ PROGRAMS = {
         Expected("ray", "node", None, None, None,
                  (("ray", "6379", "fixed"), ("dashboard", "8265", "fixed")), None),
         # actor with reference 2, two engines of two devices, critic and reward model 8 by default
-        Expected("openrlhf", "trainer", None, None, 22, (), 3_600_000),
+        Expected("openrlhf", "trainer", None, None, 22,
+                 (("dashboard", "8265", "fixed"),), 3_600_000),
     ],
     "llamafactory_two_nodes.sh": [
         Expected("llama-factory", "trainer", None, 2, 16,

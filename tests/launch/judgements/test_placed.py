@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.launch.plans import judgements, only, plan, wrong
+from tests.launch.plans import judgements, lines, only, plan, wrong
 from unstall.launch import read_plan
 from unstall.launch.texts import Config, Script
 from unstall.model.facts import Place
@@ -113,3 +113,50 @@ def test_a_port_that_each_node_takes_for_itself() -> None:
     torchrun = "torchrun --nnodes {} --node_rank $R --master_addr h --master_port 0 fit.py\n"
     assert wrong(plan(torchrun.format(2))) == {"rendezvous port"}
     assert wrong(plan(torchrun.format(1))) == set()
+
+
+class TestPortsOfRay:
+    RUN = "python3 -m openrlhf.cli.train_ppo_ray --train.colocate_all --vllm.num_engines 8\n"
+
+    @pytest.mark.parametrize(("port", "bad"), [("6379", False), ("6380", True)])
+    def test_a_node_that_asks_another_port(self, port: str, bad: bool) -> None:
+        text = f"ssh n0 ray start --head --port 6379\nssh n1 ray start --address n0:{port}\n"
+        found = plan(text)
+        assert (wrong(found) == {"ray port"}) == bad
+        if bad:
+            assert lines(judgements(found, "ray port")[0])[:2] == [2, 1]
+
+    @pytest.mark.parametrize(
+        ("address", "bad"),
+        [
+            ("http://127.0.0.1:8265", False),
+            ("http://127.0.0.1:8266", True),
+            ("http://other-cluster:80", False),
+            ("$RAY", False),
+        ],
+    )
+    def test_a_submission_that_asks_another_port(self, address: str, bad: bool) -> None:
+        text = f"ray start --head\nray job submit --address {address} -- " + self.RUN
+        assert ("dashboard port" in wrong(plan(text))) == bad
+
+
+@pytest.mark.parametrize(("second", "bad"), [("4000", False), ("4001", True)])
+def test_nodes_of_one_job_meet_at_one_port(second: str, bad: bool) -> None:
+    run = "python fit.py --devices 4 --num_nodes 2 --accelerator gpu --strategy ddp"
+    text = (
+        f"MASTER_ADDR=10.0.0.7 MASTER_PORT=4000 NODE_RANK=0 {run} &\n"
+        f'ssh n1 "MASTER_ADDR=10.0.0.7 MASTER_PORT={second} NODE_RANK=1 {run}" &\nwait\n'
+    )
+    found = plan(text)
+    assert len(found.programs) == (2 if bad else 1)
+    assert (wrong(found) == {"rendezvous port"}) == bad
+
+
+@pytest.mark.parametrize(("limit", "doubt"), [("120", True), ("7200", False)])
+def test_a_server_that_is_waited_for_longer_than_a_collective(limit: str, doubt: bool) -> None:
+    text = (
+        "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 fit.py --use_vllm true "
+        "--vllm_mode server --num_generations 2 --vllm_server_host 127.0.0.1 "
+        f"--vllm_server_timeout 3600 --ddp_timeout {limit}\n"
+    )
+    assert bool(judgements(plan(text), "ddp_timeout")) == doubt

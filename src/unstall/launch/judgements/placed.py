@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unstall.launch.judgements.context import Context, places, show, together
+from unstall.launch.judgements.context import LOCAL, Context, places, show, together
 from unstall.model.plan import Judgement, Value
 from unstall.model.text import Text, say
 from unstall.programs.base import Launch, number
@@ -20,6 +20,7 @@ from unstall.programs.openrlhf import launch as openrlhf
 def judge(context: Context) -> Iterator[Judgement]:
     """Rows only where something does not fit."""
     for launch in context.launches:
+        yield from _ray_port(context, launch)
         yield from _slots(launch)
         yield from _random_meeting(launch)
         if launch.software == "openrlhf" and "devices in all" in launch.settings:
@@ -39,6 +40,39 @@ def _conflict(
         None,
         (cause,),
     )
+
+
+def _ray_port(context: Context, launch: Launch) -> Iterator[Judgement]:
+    """A port of Ray that is asked and that no head of the plan listens on."""
+    for asked in launch.ports:
+        if asked.listens or asked.purpose not in ("ray", "dashboard") or not asked.value.known:
+            continue
+        if launch.software != "ray" and not (asked.host and asked.host.text in LOCAL):
+            continue  # a submission to another machine's Ray
+        heads = [
+            (la, p)
+            for la in context.launches
+            for p in la.ports
+            if la.software == "ray" and p.listens and p.purpose == asked.purpose
+            if la is not launch and together(la, launch)
+        ]
+        if not heads or any(p.value.same_as(asked.value) is not False for _, p in heads):
+            continue
+        head, port = heads[0]
+        yield Judgement(
+            f"{asked.purpose} port",
+            {launch.label: show(asked.value), head.label: show(port.value)},
+            "conflict",
+            say(
+                "{program} connects to port {port}, but the server listens on {listening}",
+                program=launch.label,
+                port=asked.value.text,
+                listening=show(port.value),
+            ),
+            places(asked.value, port.value, launch.place, head.place),
+            None,
+            ("rendezvous-environment",),
+        )
 
 
 def _slots(launch: Launch) -> Iterator[Judgement]:

@@ -19,6 +19,7 @@ def judge(context: Context) -> Iterator[Judgement]:
         yield from _node_rank(launch)
         yield from _address(launch)
         yield from _port(launch)
+    yield from _apart(context)
 
 
 def _several(launch: Launch) -> bool:
@@ -184,6 +185,46 @@ def _address(launch: Launch) -> Iterator[Judgement]:
                 None,
                 ("rendezvous-environment",),
             )
+
+
+def _apart(context: Context) -> Iterator[Judgement]:
+    """Nodes of one job that are told different meeting points."""
+    for one, other in context.pairs():
+        if not (_several(one) and one.nodes == other.nodes and one.software == other.software):
+            continue
+        numbers = one.node_rank, other.node_rank
+        if None in numbers or not all(n.known for n in numbers if n is not None):
+            continue
+        if numbers[0] == numbers[1] or one.script != other.script or not _same_run(one, other):
+            continue
+        first, second = (
+            next((p for p in la.ports if p.purpose == "rendezvous" and p.listens), None)
+            for la in (one, other)
+        )
+        if first is None or second is None or first.value.same_as(second.value) is not False:
+            continue
+        yield Judgement(
+            "rendezvous port",
+            {one.label: show(first.value), other.label: show(second.value)},
+            "conflict",
+            say(
+                "{one} and {other} are nodes {first} and {second} of one job, but meet at "
+                "different ports: each waits for the other until the rendezvous' time-out",
+                one=one.label,
+                other=other.label,
+                first=numbers[0].text if numbers[0] is not None else "?",
+                second=numbers[1].text if numbers[1] is not None else "?",
+            ),
+            places(first.value, second.value, one.place, other.place),
+            None,
+            ("rendezvous-environment",),
+        )
+
+
+def _same_run(one: Launch, other: Launch) -> bool:
+    """Whether two commands are the same but for what tells nodes apart."""
+    mine, theirs = ([w.text for w in la.words] for la in (one, other))
+    return len(mine) == len(theirs) and mine[:3] == theirs[:3]
 
 
 def _port(launch: Launch) -> Iterator[Judgement]:

@@ -40,6 +40,7 @@ def judge(context: Context) -> Iterator[Judgement]:
     for launch in context.launches:
         yield from _heartbeat(launch)
         yield from _without_effect(launch)
+        yield from _waits_longer(launch)
 
 
 def _amount(timeout: Timeout) -> str:
@@ -121,6 +122,37 @@ def _units(launch: Launch, timeout: Timeout) -> Iterator[Judgement]:
             places(timeout.value),
             f"--distributed-timeout-minutes {max(given // 60, 10)}",
         )
+
+
+def _waits_longer(launch: Launch) -> Iterator[Judgement]:
+    """The main rank may wait for its server longer than the others wait for the main rank.
+
+    Sources: TRL 0.24.0 ``trainer/grpo_trainer.py`` (the main process connects for
+    ``vllm_server_timeout`` seconds, then ``wait_for_everyone``), ms-swift 3.10.3
+    ``llm/argument/rlhf_args.py`` (the master connects, the others go on to their first collective).
+    """
+    starts = [t for t in launch.timeouts if t.reaches == "server start" and t.milliseconds]
+    groups = [t for t in launch.timeouts if t.reaches == "process groups" and t.milliseconds]
+    if not starts or not groups or launch.processes == 1:
+        return
+    start, group = starts[0], groups[0]
+    if (start.milliseconds or 0) <= (group.milliseconds or 0):
+        return
+    yield Judgement(
+        group.name,
+        {launch.label: _amount(group)},
+        "suspicious",
+        say(
+            "the main rank waits up to {start} s for the server ({name}), and the others wait for "
+            "it in a collective that ends them after {limit} s",
+            start=(start.milliseconds or 0) // 1000,
+            name=start.name,
+            limit=(group.milliseconds or 0) // 1000,
+        ),
+        places(group.value, start.value, launch.place),
+        f"--{group.name} {(start.milliseconds or 0) // 1000 + 600}",
+        ("time-out-too-short",),
+    )
 
 
 def _heartbeat(launch: Launch) -> Iterator[Judgement]:

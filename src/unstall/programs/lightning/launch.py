@@ -142,6 +142,10 @@ def _script(launch: Launch, origins: dict[str, str]) -> None:
             picked="reserved-late" if port.text == "0" else picked(port, origins),
         )
     )
+    if nodes is not None and nodes > 1:
+        host = launch.ports[-1].host
+        where = (host.token or host.text) if host is not None else ""
+        launch.job = f"{where}:{port.token or port.text}"
     launch.reads["NODE_RANK"] = say("Lightning reads it for the rendezvous of its processes")
 
 

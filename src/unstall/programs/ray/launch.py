@@ -52,10 +52,10 @@ def is_submission(words: Sequence[Value]) -> bool:
 
 def peel(launch: Launch, origins: dict[str, str]) -> None:
     """Take ``ray job submit`` off; the shell's variables stay behind."""
-    del origins
     flags, rest = parse_flags(launch.words[3:], switches=_SWITCHES, short=_SHORT, stop=True)
     launch.launchers.append(SUBMISSION)
     launch.flags.update(flags)
+    _asks(launch, origins)
     for name in list(launch.environment):
         if name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_HEADERS"):
             launch.reads[name] = say("`ray job submit` reads it")
@@ -81,6 +81,29 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
     launch.devices = None
     launch.visible = None
     launch.words = tuple(rest)
+
+
+def _asks(launch: Launch, origins: dict[str, str]) -> None:
+    """The dashboard that takes the submission, where its port can be told."""
+    address = (
+        launch.flag("address")
+        or launch.variable("RAY_API_SERVER_ADDRESS")
+        or launch.variable("RAY_ADDRESS")
+    )
+    if address is None or not address.known or "://" not in address.text:
+        return
+    host, _, port = address.text.partition("://")[2].rstrip("/").rpartition(":")
+    if host and port.isdigit():
+        value = Value(port, place=address.place)
+        launch.ports.append(
+            Port(
+                "dashboard",
+                value,
+                listens=False,
+                host=Value(host, place=address.place),
+                picked=picked(value, origins),
+            )
+        )
 
 
 def read(launch: Launch, origins: dict[str, str]) -> None:
