@@ -26,6 +26,10 @@ _RECORD = re.compile(
     re.VERBOSE | _A,
 )
 _RECORD_HINT = re.compile(r"\[rank\d|\.(?:cpp|hpp|h|cc|cu|py):\d|pid=\d", _A)
+# What each alternative of a record holds besides, and is looked for faster than it.
+_RECORD_PART = re.compile(
+    r"[\[(](?:rank\d|[VIWEF][\d ]|EngineCore|APIServer|\w{0,4}Worker|RayWorkerWrapper)"
+    r"|\.\d{6}\ \d|\ \d\d-\d\d\ ", _A)  # fmt: skip
 _RARER = (
     ("NCCL ", re.compile(
         r"(?<![\w.-])[A-Za-z0-9][\w.-]{0,63}:\d{1,8}:\d{1,8} \[\d{1,3}\] "
@@ -57,7 +61,7 @@ class Piece(NamedTuple):
 def unglue(text: str) -> list[Piece] | None:
     """The records of one line; ``None`` where it is one record."""
     cuts: dict[int, bool] = {}
-    if _RECORD_HINT.search(text, 1) is not None:
+    if _RECORD_HINT.search(text, 1) is not None and _RECORD_PART.search(text, 1) is not None:
         for found in _RECORD.finditer(text, 1):
             cuts[found.start()] = True
     for word, pattern, other in _RARER:

@@ -22,6 +22,7 @@ _COLOUR = re.compile(
     r"(?:ESC|\^\[|\\x1b|\\033|\\e|\\u001b|␛)?"
     r"\[(?:0|1|0;0|(?:[0-4];)?(?:3[0-79]|4[0-79]|9[0-7]|10[0-7])|[34]8;[25](?:;\d{1,3}){1,3})m(?!\])"
 )
+_COLOURED = re.compile(r"\[[\d;]{1,20}m")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#39|#x27|#34|#x2F);")
 _ENTITIES = {
     "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'", "&nbsp;": " ",
@@ -65,7 +66,7 @@ def controls(text: str) -> str:
 
 def markup(text: str) -> str:
     """The text without lost colours, entities, links and escapes of Markdown and HTML."""
-    if "m" in text and "[" in text:
+    if "[" in text and _COLOURED.search(text) is not None:
         text = _COLOUR.sub("", text)
     if "&" in text and _ENTITY.search(text) is not None:
         text = _ENTITY.sub(lambda found: _ENTITIES[found[0]], text)

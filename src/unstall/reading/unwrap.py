@@ -40,7 +40,6 @@ _SENTENCES = (
 )
 HINTS = ("atchdog", "NCCL work", "dump signal", "CollectiveFingerPrint(")
 """Literals of which one stands in every line that begins such a sentence."""
-_HINT = re.compile("|".join(map(re.escape, HINTS)))
 _LINES = 8  # that such a sentence may take
 _COMMON = frozenset({72, 78, 79, 80, 96, 100, 110, 120, 128, 130, 132, 140, 150, 160, 180, 200})
 
@@ -109,7 +108,7 @@ class Unwrapper:
                 return ()
             done = self.flush()
         full = self.column is not None and self._full(text)
-        end = "" if full or _HINT.search(text) is None else _open_end(text)
+        end = "" if full or not any(hint in text for hint in HINTS) else _open_end(text)
         if end or full:
             self._number, self._parts, self._end = number, [text], end
             self._last, self._size = text, len(text)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from unstall.model.facts import Fact, Moment, Place, Speaker
 from unstall.reading.line import Line
+from unstall.reading.literals import Literals
 from unstall.reading.writers.stamps import full_moment, glog_stamp, python_stamp
 
 # Linux numbers (signal(7), x86 and ARM): logs come from Linux wherever they are read.
@@ -136,13 +137,20 @@ class Sentences:
 
     patterns: tuple[Pattern, ...] = ()
     marks: tuple[str, ...] = ()
+    _owners: ClassVar[tuple[set[int], ...]] = ()
+    _literals: ClassVar[Literals | None] = None
     many = False
     """Whether one line can hold several of the sentences; else the first that fits counts."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        literals = [mark for pattern in cls.patterns for mark in pattern.marks.split("|")]
-        cls.marks = tuple(dict.fromkeys(literals))
+        owners: dict[str, set[int]] = {}
+        for at, pattern in enumerate(cls.patterns):
+            for mark in pattern.marks.split("|"):
+                owners.setdefault(mark, set()).add(at)
+        cls.marks = tuple(owners)
+        cls._owners = tuple(owners.values())
+        cls._literals = None
 
     @property
     def wants_more(self) -> bool:
@@ -153,9 +161,8 @@ class Sentences:
         """The facts of one line."""
         facts: list[Fact] = []
         text = line.text[:LONGEST]
-        for marks, regex, make in self.patterns:
-            if not any(mark in text for mark in marks.split("|")):
-                continue
+        for at in self._possible(text):
+            _, regex, make = self.patterns[at]
             found = regex.search(text)
             if found is None:
                 continue
@@ -165,6 +172,13 @@ class Sentences:
                 if not self.many:
                     break
         return facts
+
+    @classmethod
+    def _possible(cls, text: str) -> list[int]:
+        """Which patterns have a mark in the text, in their order."""
+        if cls._literals is None:
+            cls._literals = Literals(cls.marks)
+        return sorted({at for mark in cls._literals.found(text) for at in cls._owners[mark]})
 
     def finish(self) -> Iterable[Fact]:
         """Nothing is held back."""

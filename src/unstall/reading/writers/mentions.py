@@ -15,7 +15,8 @@ from unstall.reading.line import Line
 
 #: Words of a text that is about training too: a server named in it need not be what failed.
 TRAINS = ("GRPO", "RLHF", "rainer", "raining", "fine-tun", "训练", "微调")
-_NAMED = re.compile(r"(?<![\w/.-])(vLLM|VLLM|SGLang)(?![\w/-])")
+_NAMES = ("vLLM", "VLLM", "SGLang")
+_NAMED = re.compile(rf"(?<![\w/.-])({'|'.join(_NAMES)})(?![\w/-])")
 
 
 class MentionReader:
@@ -51,7 +52,8 @@ class MentionReader:
 
     def _by_name(self, line: Line) -> Iterable[Fact]:
         """A server that a person names, and a training that the text is about as well."""
-        named = _NAMED.search(line.text[:600])
+        text = line.text[:600]
+        named = _NAMED.search(text) if any(name in text for name in _NAMES) else None
         if named is not None:
             software, role = named[1].lower(), "inference"
         elif any(word in line.text for word in TRAINS):

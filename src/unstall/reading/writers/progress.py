@@ -27,6 +27,7 @@ _COUNT = re.compile(
     + r"), {0,4}([^\],]{1,40}/\w{1,12})",
     re.ASCII,
 )
+_CLOCK = re.compile(r" \[\d")
 _RICH = re.compile(
     r"(?<!\d)(\d{1,9})/(\d{1,9})\s{1,8}(\d{1,4}:\d\d:\d\d) [•·] (\d{1,4}:\d\d:\d\d|-:--:--)"
     r"(?:\s{1,8}([\d.]{1,12}it/s))?",
@@ -101,7 +102,7 @@ class ProgressBars:
 
 def _single(line: Line, text: str) -> Progress | None:
     """A state in one of the forms without a bar."""
-    if (found := _COUNT.search(text)) is not None:
+    if _CLOCK.search(text) is not None and (found := _COUNT.search(text)) is not None:
         return Progress(
             **common(line),
             label=_label(text[: found.start()]),
@@ -109,7 +110,7 @@ def _single(line: Line, text: str) -> Progress | None:
             elapsed=seconds(found[3]),
             unit_rate=rate(found[4]),
         )
-    if (found := _RICH.search(text)) is not None:
+    if ("•" in text or "·" in text) and (found := _RICH.search(text)) is not None:
         return Progress(
             **common(line),
             label=_label(text[: found.start()].rstrip(" ━╸╺─-")),

@@ -59,19 +59,20 @@ class TrainingSteps:
 def _step_of(text: str) -> tuple[int | None, dict[str, float]] | None:
     if "{" in text and any(mark in text for mark in _DICT):
         return _of_dict(text)
-    if (found := _VERL.search(text)) is not None:
+    if "step:" in text and (found := _VERL.search(text)) is not None:
         parts = (part.rpartition(":") for part in text[found.end() :].split(" - ", _MOST))
         return int(found[1]), _numbers((name, value) for name, _, value in parts)
-    if (found := _TITAN.search(text)) is not None:
+    if "loss:" in text and (found := _TITAN.search(text)) is not None:
         pairs = _TITAN_PAIR.findall(text[found.end() : found.end() + 4096])
         return int(found[1]), _numbers(pairs)
-    if (found := _DEEPSPEED.search(text)) is not None:
+    if "step=" in text and (found := _DEEPSPEED.search(text)) is not None:
         values = settings_of(text[found.start() :]).items()
         return int(found[1]), _numbers((k, v.strip("[]")) for k, v in values if "step" not in k)
-    if (found := _TUNE.search(text)) is not None:
+    if "|Loss: " in text and (found := _TUNE.search(text)) is not None:
         loss = re.match(r"Loss: ([\d.eE+-]{1,24})", text[found.end() :])
         return int(found[2]), _numbers([("loss", loss[1])] if loss else [])
-    if "|" in text and (found := _BARS.search(text)) is not None:
+    barred = "|" in text and ("iteration" in text or "global_step" in text)
+    if barred and (found := _BARS.search(text)) is not None:
         parts = (part.rpartition(":") for part in text[found.end() :].split("|", _MOST))
         return int(found[1]), _numbers((name, value) for name, _, value in parts)
     return None
