@@ -130,6 +130,18 @@ class RankStack(msgspec.Struct, frozen=True):
         return say("one process")
 
 
+def place_of(one: RankStack) -> str:
+    """``load_batch (data.py:41)``: where in the program's own code a rank is."""
+    frame = one.wait.caller or (one.activity.frame if one.activity is not None else None)
+    thread = stacks.main_thread(one.stack)
+    if frame is None and thread is not None and thread.frames:
+        frame = thread.frames[0]
+    if frame is None:
+        return "?"
+    function = frame.function.partition(".<locals>.<")[0]  # of a comprehension or a lambda: whose
+    return Activity("", Frame(function, frame.file, frame.line)).shown
+
+
 class Standing(msgspec.Struct, frozen=True):
     """Stacks of a training program's ranks.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from unstall.causes.activity import standing
+from unstall.causes.apart import stand
 from unstall.causes.base import (
     STRONG,
     WEAK,
@@ -18,7 +18,7 @@ from unstall.causes.base import (
 )
 from unstall.causes.deaths import rank_told
 from unstall.causes.deciding import deciding_step, parted_step, stall_step
-from unstall.causes.engine_signs import distance, kept_waiting, signs
+from unstall.causes.engine_signs import distance, engine_waits, signs
 from unstall.causes.headlines import headline
 from unstall.causes.reasons import (
     absence,
@@ -45,6 +45,7 @@ from unstall.model.facts import (
     HcclError,
     HttpExchange,
     NcclError,
+    NcclWarning,
     PeerLost,
     ProcessEnd,
     ProcessTakenDown,
@@ -98,7 +99,7 @@ def examine(job: Job) -> Iterable[Finding]:
     doubts = conflicts + [
         one for one in job.plan.judgements if one.judgement == "suspicious" and one.concerns
     ]
-    if fact is None and (waits := _waits(job) or _engine_waits(job)) is not None:
+    if fact is None and (waits := stand(job) or engine_waits(job)) is not None:
         yield waits
         return
     if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
@@ -130,70 +131,6 @@ def _told_of(job: Job, fact: Fact) -> Origin | None:
         ranks = (fact.rank,)
     owner = job.owner(fact)
     return origin_of(owner, ranks) if owner is not None or ranks else None
-
-
-def _waits(job: Job) -> Finding | None:
-    """What stacks alone show where nothing else speaks: some wait in a collective, others do not.
-
-    Whoever takes stacks has a reason, and one set of them does not tell slow from stuck.
-    """
-    seen = standing(job)
-    if not seen.together or not seen.apart:
-        return None
-    first, other = seen.together[0], seen.apart[0]
-    return Finding(
-        cause="unknown",
-        summary=say(
-            "{who} waits in a collective and {other} is elsewhere; one set of stacks does not tell "
-            "whether it is slow or stuck.",
-            who=first.who,
-            other=other.who,
-        ),
-        support=(
-            evidence(
-                say(
-                    "{count} of {all} processes are in a collective",
-                    count=len(seen.together),
-                    all=len(seen.together) + len(seen.apart),
-                ),
-                WEAK,
-                first.stack,
-            ),
-        ),
-        next_step=say(
-            "take the stacks again after a minute: the rank whose lines are the same and that is "
-            "in no collective is the one that the others wait for"
-        ),
-        origin=origin_of(owner, ()) if (owner := job.owner(first.stack)) is not None else None,
-        excerpts=(excerpt(other.stack, "origin"), excerpt(first.stack, "messenger")),
-    )
-
-
-def _engine_waits(job: Job) -> Finding | None:
-    """An engine that said again and again that it waits for its workers, to the end of the log."""
-    seen = kept_waiting(job)
-    if not seen:
-        return None
-    owner = job.owner(seen[0])
-    return Finding(
-        cause="unknown",
-        summary=say(
-            "To the end of the log the inference engine waited for its workers ({count} notices); "
-            "whether they were slow or stuck is not told.",
-            count=len(seen),
-        ),
-        support=(
-            evidence(say("the first sign of it: {quote}", quote=_words(seen[0])), WEAK, seen[0]),
-        ),
-        next_step=say(
-            "take stacks of every worker of the engine while it waits, twice with a minute between "
-            "(py-spy dump --pid PID): frames that change are slow work (loading, compiling), the "
-            "same frames in a collective are a standstill"
-        ),
-        origin=origin_of(owner, ()) if owner is not None else None,
-        started_at=job.chronology.with_year(seen[0].moment),
-        excerpts=(excerpt(seen[0], "messenger"),),
-    )
 
 
 def _words(fact: Fact) -> str:
@@ -243,6 +180,7 @@ def _first_failure(job: Job) -> Fact | None:
     )
     # a watchdog's status names what timed out where the line of the time-out itself is missing
     found.extend(s for s in job.all(GroupStatus) if s.reason == "failure" and s.failed is not None)
+    found.extend(w for w in job.all(NcclWarning) if w.topic == "mismatch")
     found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
     found.extend(signs(job))
     return min(found, key=lambda fact: (_passed_on(fact), fact.place)) if found else None
@@ -258,6 +196,8 @@ def _passed_on(fact: Fact) -> int:
         return 2 if is_messenger(fact) else 1 if told else 0
     if isinstance(fact, (PeerLost, ProcessTakenDown)):
         return 1
+    if isinstance(fact, ProcessEnd) and fact.reporter == "mpi":
+        return 1  # why a rank called MPI_Abort, it has said before
     return 1 if isinstance(fact, ProcessEnd) and fact.exit_code == -15 else 0
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 #: Names that torch gives to dumps since 2.9 (FlightRecorder.hpp).
@@ -23,47 +24,61 @@ def py_spy() -> str | None:
 
 
 def stacks(pids: Sequence[int], target: Path, seconds: float = 20.0) -> bool:
-    """Write the stacks of living processes, one after the other; whether there were any.
+    """Write the stacks of living processes; whether there were any.
 
-    py-spy does not tell a rank; where torchrun's variables do, a line above the stack says it.
+    py-spy does not tell a rank; where a launcher's variables do, a line above the stack says it.
     """
     tool = py_spy()
     if tool is None:
         return False
-    parts: list[str] = []
-    for pid in pids:
-        # a process that writes itself is asked again once; more would hold up the rest
-        for _ in range(2):
-            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
-                done = subprocess.run(
-                    [tool, "dump", "--pid", str(pid)],
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    timeout=seconds,
-                    check=False,
-                )
-                if done.returncode == 0 and done.stdout:
-                    rank = rank_of(pid)
-                    heading = f"##### rank {rank}, pid {pid}\n" if rank is not None else ""
-                    parts.append(heading + done.stdout.rstrip("\n") + "\n")
-                    break
+    # two at a time: py-spy itself takes longer than the process that it stops
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        found = list(pool.map(lambda pid: _stack(tool, pid, seconds), pids))
+    parts = [one for one in found if one]
     if parts:
         target.write_text("\n".join(parts), encoding="utf-8")
     return bool(parts)
 
 
+def _stack(tool: str, pid: int, seconds: float) -> str:
+    # a process that writes itself is asked again once; more would hold up the rest
+    for _ in range(2):
+        with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+            done = subprocess.run(
+                [tool, "dump", "--pid", str(pid)],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
+            )
+            if done.returncode == 0 and done.stdout:
+                rank = rank_of(pid)
+                heading = f"##### rank {rank}, pid {pid}\n" if rank is not None else ""
+                return heading + done.stdout.rstrip("\n") + "\n"
+    return ""
+
+
+#: Variables that a launcher gives to each rank that it starts: torchrun, accelerate and deepspeed;
+#: Open MPI's mpirun.
+_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"))
+
+
 def rank_of(pid: int) -> int | None:
-    """The rank of a process that torchrun started; of what it starts in turn there is none."""
+    """The rank of a process that a launcher started; of what it starts in turn there is none.
+
+    What a rank starts inherits its variables: only where the parent has others they are its own.
+    """
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError, ValueError):
         process = psutil.Process(pid)
         own, parent = process.environ(), process.parent()
-        if parent is not None and "TORCHELASTIC_RUN_ID" in own:
-            above = parent.environ()
-            if own.get("RANK") != above.get("RANK"):
-                return int(own["RANK"])
+        above = parent.environ() if parent is not None else {}
+        for names in _RANKS:
+            values = [own.get(name, "") for name in names]
+            if all(values) and values != [above.get(name) for name in names]:
+                return int(values[0])
     return None
 
 

@@ -42,6 +42,24 @@ def test_rollout_server_waits() -> None:
     }
 
 
+def test_a_command_of_several_lines() -> None:
+    text = (
+        "Process 41: python -c import time\ndef idle():\n    time.sleep(600)\n\nidle()\n"
+        "Python v3.12.4 (/opt/bin/python3.12)\n\n"
+        'Thread 41 (idle): "MainThread"\n    idle (<string>:3)\n    <module> (<string>:4)\n'
+        "Process 42: python -c print(1)\nThread 42 (active)\n    <module> (<string>:1)\n"
+    )
+    one, other = stacks(text)
+    assert (one.pid, other.pid) == (41, 42)
+    assert one.command == "python -c import time def idle(): time.sleep(600) idle()"
+    assert [frame.function for frame in one.threads[0].frames] == ["idle", "<module>"]
+    assert other.command == "python -c print(1)"
+
+
+def test_a_process_without_end_and_no_stack() -> None:
+    assert stacks("Process 41: python -c x\n" + "y\n" * 5000) == []
+
+
 def test_native_frames_and_gil() -> None:
     (one,) = stacks(sample("pyspy_native.txt"))
     main, other = one.threads

@@ -30,6 +30,8 @@ _SOURCE_OF_NATIVE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp", ".cuh", "
 # A dump pasted without its indentation: only what surely is a frame counts as one.
 _ENDS_AS_FRAME = re.compile(r" \([^\s()]{1,500}(?::\d{1,9}|\.so[.\d]*)\)$")
 _STRANGE_LINES = 3
+#: Lines that a command may have.
+_COMMAND_LINES = 200
 
 
 def frame_of(text: str) -> Frame | None:
@@ -116,6 +118,12 @@ class PySpyText(BlockReader):
                     block.parent = int(parent[1])
                 return
             if _PYTHON.match(stripped):
+                block.mode = "body"
+                return
+            if block.mode == "header" and block.strange < _COMMAND_LINES:
+                # ``python -c`` with a program of several lines: they stand here as they are
+                block.strange += 1
+                block.command = f"{block.command or ''} {stripped}".strip()[:2000]
                 return
         thread = block.thread
         if thread is not None:
