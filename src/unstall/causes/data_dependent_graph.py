@@ -64,6 +64,9 @@ def fits(divergence: Divergence) -> bool:
     if not all(is_flat(side.shape) for side in sides):
         return False
     ops = {side.op for side in sides}
+    if divergence.seq in (0, 1) and ops == {"ALLREDUCE"}:
+        # DDP, FSDP and ZeRO compare or broadcast parameters in a group before they reduce in it
+        return False
     if any(side.small for side in sides):
         # a rank with fewer gradients is done reducing them and asks for overflows or the norm
         return ops == {"ALLREDUCE"} and any(not side.small for side in sides)

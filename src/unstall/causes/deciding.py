@@ -8,6 +8,7 @@ from unstall.causes.reasons import began
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     BarrierFailure,
+    CollectiveMismatch,
     EngineNotice,
     Fact,
     GroupStatus,
@@ -98,6 +99,16 @@ def deciding_step(job: Job, fact: Fact) -> Text:
             "get the logs of all ranks of the group: who has no time-out at this sequence number "
             "is the one that was missing; or the Flight Recorder dumps of all ranks "
             "(unstall trace DUMPS)"
+        )
+    if isinstance(fact, CollectiveMismatch) or (
+        isinstance(fact, NcclWarning) and fact.topic == "mismatch"
+    ):
+        return parted_step()
+    if isinstance(fact, PythonException) and "store based barrier" in fact.message:
+        return say(
+            "see that nothing is left of an earlier attempt (ps), and start again with another "
+            "port and --rdzv_id; if fewer come than there are ranks, look at the logs of those "
+            "that are missing"
         )
     if nccl_words(fact) or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
         return say(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from unstall.causes import engine_signs
 from unstall.causes.base import ranks_text
 from unstall.causes.hccl import headline as hccl_headline
@@ -28,6 +30,8 @@ from unstall.model.facts import (
 )
 from unstall.model.text import Text, say
 
+#: ``_store_based_barrier`` of torch/distributed/distributed_c10d.py, 1.8 to 2.x.
+_COUNTED = re.compile(r"store based barrier.{0,120}world_size=(\d{1,7}), worker_count=(\d{1,7})")
 _SIGNALS = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
@@ -99,6 +103,12 @@ def _error(fact: Fact) -> Text:
         return say(
             "A call of NCCL failed ({words}); the input does not tell why.", words=_cut(words)
         )
+    if isinstance(fact, NcclWarning) and fact.topic == "mismatch":
+        return say(
+            "NCCL compared the ranks' calls and found them unlike ({words}): some rank called "
+            "another collective, or one of another size. The input does not tell which.",
+            words=_cut(fact.message),
+        )
     if isinstance(fact, NcclWarning):
         return say(
             "NCCL complained ({words}); the input does not tell why.", words=_cut(fact.message)
@@ -111,6 +121,22 @@ def _error(fact: Fact) -> Text:
         return say(
             "A watchdog ended with an error ({words}); the input does not tell why.",
             words=_cut(fact.error),
+        )
+    if isinstance(fact, PythonException) and (told := _COUNTED.search(fact.message)):
+        world, counted = int(told[1]), int(told[2])
+        if counted > world:
+            return say(
+                "{counted} processes counted themselves in a store that was made for {world}: "
+                "those of an earlier attempt, or of a second job with the same address, are among "
+                "them.",
+                counted=counted,
+                world=world,
+            )
+        return say(
+            "{counted} of {world} processes came to the store's barrier in time; the input does "
+            "not tell what became of the others.",
+            counted=counted,
+            world=world,
         )
     if isinstance(fact, PythonException) and "RendezvousClosedError" in fact.type:
         return say(
@@ -128,6 +154,12 @@ def _store(fact: StoreFailure) -> Text:
         return say(
             "The store at {address} could not be reached; the input does not tell why.",
             address=fact.host if fact.port is None else f"{fact.host}:{fact.port}",
+        )
+    if fact.kind == "bind" and fact.errno == 13:
+        return say(
+            "Listening on port {port} was not permitted: ports below 1024 are the system's own. "
+            "Choose a higher one.",
+            port="?" if fact.port is None else fact.port,
         )
     if fact.kind == "unique-id":
         return say(

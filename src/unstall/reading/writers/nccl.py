@@ -71,6 +71,7 @@ _ERROR_WORDS = re.compile(r"failed : (\S.{0,100})|returned (\d{1,4}\([^()]{1,80}
 _RANKS = re.compile(r"rank (\d{1,9}) version (\d{1,9}) rank (\d{1,9}) version (\d{1,9})", re.ASCII)
 _VERSIONS = re.compile(r"local: ([\d.]{1,20}), remote:? ([\d.]{1,20})", re.ASCII)
 _INTERFACE = re.compile(r"interface (?!found|in )([^\s,;]{1,60})", re.ASCII)
+_AROUND = re.compile(r"at and around rank (\d{1,9})", re.ASCII)
 _SIZES = re.compile(
     r"collective mismatch error, local size (\d{1,20}) remote size (\d{1,20})"
     r"|Message truncated : received (\d{1,20}) bytes instead of (\d{1,20})",
@@ -218,6 +219,9 @@ def classify(text: str) -> tuple[str, dict[str, str]]:
         if found := _DUPLICATE.search(text):
             values = {"ranks": f"{found[1]},{found[2]}", "bus_id": found[3]}
         return "duplicate-gpu", values
+    if "Mismatched collective detected" in text:
+        take("rank", _AROUND)
+        return "mismatch", values
     if "NVLS" in text or "ulticast" in text:
         take("error", _CU_CODE, 2)
         return "nvls", values
