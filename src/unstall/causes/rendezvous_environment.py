@@ -189,7 +189,9 @@ def _of_store(job: Job, failure: StoreFailure) -> Iterable[tuple[Fact, Text, flo
             "address",
         )
     elif failure.kind in ("connect", "wait-timeout", "join-timeout"):
-        if host is not None and host != "0.0.0.0" and _NUMBER.match(host):  # noqa: S104
+        # the wildcard, mapped into IPv6 or not, is this machine itself
+        wild = host is None or host.removeprefix("::ffff:") == "0.0.0.0"  # noqa: S104
+        if host is not None and not wild and _NUMBER.match(host):
             yield (
                 failure,
                 say(
