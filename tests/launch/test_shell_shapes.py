@@ -29,6 +29,19 @@ class TestRedirections:
         text = "torchrun fit.py <<END --lr 3\nsome text\nEND\n"
         assert words(text) == ["torchrun", "fit.py", "--lr", "3"]
 
+    @pytest.mark.parametrize("flags", ["-r -d ''", "-rd ''", "-d ''"])
+    def test_a_here_document_that_is_read_into_a_variable(self, flags: str) -> None:
+        text = (
+            f"read {flags} cmd <<EOF\npkg.train \\\n   --lr 3 \\\n   --seed 4\nEOF\n"
+            "torchrun -m $cmd\n"
+        )
+        assert words(text) == ["torchrun", "-m", "pkg.train", "--lr", "3", "--seed", "4"]
+
+    @pytest.mark.parametrize("read", ["read -r cmd", "read -r -d '' one cmd", "read -d ''"])
+    def test_other_reads_are_not_followed(self, read: str) -> None:
+        text = f"{read} <<EOF\npkg.train --lr 3\nEOF\ntorchrun -m pkg.train $cmd --seed 4\n"
+        assert "--lr" not in words(text)
+
     def test_their_lines_are_kept(self) -> None:
         found = plan("vllm serve m > s.log \\\n  --port \\\n  9001\n")
         assert only(found).ports[0].value.place is not None

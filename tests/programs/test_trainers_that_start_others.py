@@ -220,3 +220,16 @@ class TestRay:
     def test_the_submitters_variables_stay_behind(self) -> None:
         found = plan("export NCCL_DEBUG=INFO\n" + self.SUBMIT)
         assert [j.judgement for j in judgements(found, "NCCL_DEBUG")] == ["no effect"]
+
+    @pytest.mark.parametrize(
+        ("before", "expected"),
+        [
+            ("export NCCL_DEBUG=INFO\nray start --head\n", "ok"),
+            ("ray start --head\nexport NCCL_DEBUG=INFO\n", "no effect"),
+        ],
+    )
+    def test_what_ray_was_started_with_reaches_its_workers(
+        self, before: str, expected: str
+    ) -> None:
+        found = plan(before + self.SUBMIT)
+        assert [j.judgement for j in judgements(found, "NCCL_DEBUG")] == [expected]

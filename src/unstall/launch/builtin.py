@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import msgspec
 
@@ -134,7 +135,9 @@ class _Builtins(_Externals):
         self.reading.sleeps.append((self.order, written(join(expanded[1:])), place))
         return True
 
-    def do_read(self, expanded: list[Pieces], *_: object) -> bool | None:
+    def do_read(self, expanded: list[Pieces], _place: Place, feed: str | None) -> bool | None:
+        if self.read_text(expanded[1:], feed):
+            return None
         for item in expanded[1:]:
             name = known(item)
             if name and name.isidentifier():
@@ -142,6 +145,22 @@ class _Builtins(_Externals):
                 unknown = Unknown(f"${name}", f"read:{self.fresh}", "input")
                 self.assign(name, (unknown,))
         return None
+
+    def read_text(self, items: list[Pieces], feed: str | None) -> bool:
+        """``read -r -d '' NAME <<EOF``: all of a here-document in one variable."""
+        words = [known(item) for item in items]
+        name = words[-1] if words else None
+        others = [w for w in words[:-1] if w and not w.startswith("-")]
+        endless = any(
+            flag is not None and flag.startswith("-") and flag.endswith("d") and value == ""
+            for flag, value in pairwise(words)
+        )
+        if feed is None or "$" in feed or not name or not name.isidentifier():
+            return False
+        if others or not endless:
+            return False
+        self.assign(name, (feed.strip(" \t\n"),))
+        return True
 
 
 BUILTINS = {

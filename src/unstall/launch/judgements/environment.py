@@ -9,6 +9,7 @@ from unstall.model.plan import Judgement, Value
 from unstall.model.text import Text, say
 from unstall.programs import variables
 from unstall.programs.base import Launch
+from unstall.programs.ray.launch import SUBMISSION
 from unstall.programs.timeouts import ENGINES
 from unstall.programs.vllm.names import may_read
 
@@ -136,6 +137,8 @@ def _not_arriving(
     unused = [la for la in unused if name not in la.ignores or la in deaf]
     if not unused or variables.reader_of(name) is None:
         return None
+    if all(_through_ray(context, la, name) for la in unused):
+        return None
     launch = unused[0]
     value = launch.not_exported[name]
     if name in launch.ignores:
@@ -156,6 +159,26 @@ def _not_arriving(
         places(*(la.not_exported[name] for la in unused)),
         correction,
         ("rendezvous-environment",) if name in ("MASTER_ADDR", "MASTER_PORT") else (),
+    )
+
+
+def _through_ray(context: Context, launch: Launch, name: str) -> bool:
+    """Whether a submission finds a variable in the Ray that the same script started with it.
+
+    Source: Ray 2.49.2 ``dashboard/modules/job/job_supervisor.py`` (the command gets the environment
+    of the node's Ray), ``_private/services.py`` (workers inherit the raylet's).
+    """
+    if SUBMISSION not in launch.launchers:
+        return False
+    mine = launch.not_exported[name]
+    return any(
+        la.software == "ray"
+        and "head" in la.flags
+        and la.call.script == launch.call.script
+        and la.call.order < launch.call.order
+        and name in la.environment
+        and la.environment[name].same_as(mine) is True
+        for la in context.launches
     )
 
 
