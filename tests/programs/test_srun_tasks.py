@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.launch.plans import only, plan
 from unstall.programs.mpi import srun_tasks
 
 
@@ -35,3 +36,13 @@ def options(text: str) -> dict[str, str]:
 )
 def test_tasks(job: str, own: str, expected: tuple[int | None, ...]) -> None:
     assert srun_tasks(options(job), options(own)) == expected
+
+
+@pytest.mark.parametrize(("each", "ranks"), [("4", 8), ("a100:4", None)])
+def test_the_devices_of_a_node_as_slurm_tells_them(each: str, ranks: int | None) -> None:
+    text = (
+        f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node={each}\n"
+        "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node $SLURM_GPUS_PER_NODE "
+        "--rdzv_backend c10d --rdzv_endpoint h:77 fit.py\n"
+    )
+    assert only(plan(text)).processes == ranks

@@ -86,6 +86,9 @@ def environment(options: dict[str, str]) -> dict[str, Variable]:
         "SLURM_NTASKS": tasks if tasks is not None else (nodes * each if nodes and each else None),
         "SLURM_NTASKS_PER_NODE": each,
         "SLURM_CPUS_PER_TASK": whole("cpus-per-task"),
+        # with a type (`a100:4`) the variable holds it, too: no number
+        "SLURM_GPUS_PER_NODE": whole("gpus-per-node"),
+        "SLURM_GPUS": whole("gpus"),
     }
     from unstall.programs.mpi import gpus_per_node
 

@@ -120,8 +120,9 @@ def apply(launch: Launch, flags: dict[str, Value], origins: dict[str, str], laun
         launch.per_node = launch.visible
     else:
         launch.per_node = number(per_node)
-    if launch.per_node is not None and nodes is not None:
-        launch.processes = launch.per_node * nodes
+    both = launch.per_node is not None and nodes is not None
+    # the tasks of srun in front of it are agents, not ranks
+    launch.processes = (launch.per_node or 0) * (nodes or 0) if both else None
     launch.settings["processes per node"] = per_node
     if nodes != 1 or "nnodes" in flags:
         launch.settings["nodes"] = nodes_value

@@ -60,6 +60,8 @@ class TestOpenRlhf:
     def test_devices_that_ray_does_not_have(self, offered: int, doubt: bool) -> None:
         text = f"ray start --head --num-gpus {offered}\nray job submit -- " + self.RUN.format("")
         assert bool(judgements(plan(text), "devices in all")) == doubt
+        several = text.replace("train_ppo_ray", "train_ppo_ray --actor_num_nodes 4")
+        assert judgements(plan(several), "devices in all") == []
 
 
 class TestAxolotl:

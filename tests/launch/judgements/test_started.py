@@ -73,6 +73,11 @@ class TestLightning:
         assert wrong(plan(job.format(4) + "srun " + text)) == set()
         assert wrong(plan(job.format(1) + text)) == set()
 
+    def test_tasks_that_are_not_told_by_node(self) -> None:
+        text = "#SBATCH --nodes=1\n#SBATCH --ntasks={}\nsrun " + self.RUN.format(4, 1)
+        assert wrong(plan(text.format(4))) == {"tasks"}
+        assert wrong(plan("#SBATCH --ntasks-per-node=4\n" + text.format(4))) == set()
+
     @pytest.mark.parametrize(("devices", "bad"), [(4, False), (8, True)])
     def test_under_torchrun(self, devices: int, bad: bool) -> None:
         text = "torchrun --standalone --nproc_per_node 4 " + self.RUN.split(" ", 1)[1]

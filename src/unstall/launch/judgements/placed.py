@@ -198,6 +198,8 @@ def _offered(context: Context, launch: Launch) -> Iterator[Judgement]:
     offered = number(nodes[0].settings.get("devices offered"))
     if offered is None or launch.processes <= offered:
         return
+    if any(count != 1 for count, _ in openrlhf.sizes(launch).roles.values()):
+        return  # meant for several nodes, which join from elsewhere
     yield Judgement(
         "devices in all",
         {launch.label: str(launch.processes), nodes[0].label: str(offered)},

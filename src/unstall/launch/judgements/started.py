@@ -169,7 +169,7 @@ def _lightning(launch: Launch) -> Iterator[Judgement]:
                 show(devices),
                 say(
                     "Lightning's devices × num_nodes = {asked}, but torchrun starts {world} ranks: "
-                    "since 2.5 Lightning refuses that, before the ranks disagree on their number",
+                    "since 2.1 Lightning refuses that, before the ranks disagree on their number",
                     asked=count * machines,
                     world=world,
                 ),
@@ -189,6 +189,22 @@ def _under_srun(
     if (launch.flag("job_name") or Value("")).text in ("bash", "interactive"):
         return
     each = number(launch.settings.get("tasks per node"))
+    tasks = number(launch.settings.get("tasks"))
+    told = {"ntasks", "ntasks_per_node"} & launch.flags.keys()
+    if told == {"ntasks"} and tasks is not None and tasks > 1 and each is not None:
+        yield _row(
+            launch,
+            "tasks",
+            str(tasks),
+            say(
+                "Lightning refuses --ntasks without --ntasks-per-node: it cannot know how the "
+                "{tasks} tasks are spread over the nodes",
+                tasks=tasks,
+            ),
+            f"--ntasks-per-node={each}",
+            launch.settings.get("tasks"),
+        )
+        return
     if count is not None and count > 0 and each is not None and count != each:
         yield _row(
             launch,

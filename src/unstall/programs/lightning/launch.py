@@ -8,8 +8,9 @@ free port, NODE_RANK or GROUP_RANK; the script starts its other processes itself
 is set), ``slurm.py`` (chosen where SLURM_NTASKS is set and the job is not called ``bash`` or
 ``interactive``: ranks are srun's tasks, the address is the first node, the port 15000 and the last
 four digits of the job's number, MASTER_ADDR and MASTER_PORT win over both; ``devices`` and
-``num_nodes`` have to be the job's ``--ntasks-per-node`` and ``--nodes``), ``torchelastic.py``
-(under torchrun; ``devices`` × ``num_nodes`` have to be the world size, since 2.5), and
+``num_nodes`` have to be the job's ``--ntasks-per-node`` and ``--nodes``, since 2.1; ``--ntasks``
+without ``--ntasks-per-node`` is refused), ``torchelastic.py`` (under torchrun; ``devices`` ×
+``num_nodes`` have to be the world size, since 2.1), and
 ``pytorch/strategies/ddp.py``, ``fsdp.py`` (time-out ``default_pg_timeout``, 30 minutes, NCCL
 included).
 """
