@@ -196,3 +196,24 @@ def test_programs_in_the_background_that_print_into_a_file_reach_their_end(tmp_p
     text = f"nohup bash -c '{STEPS}; sleep 600' > {tmp_path}/train.log 2>&1 &\necho started\n"
     done = run(tmp_path, text, until=Until(step=3))
     assert (done.outcome, done.step) == ("finished", 3)
+
+
+def test_the_error_of_a_program_that_ends_at_once_is_seen_in_the_file_that_the_script_names(
+    tmp_path, monkeypatch
+):
+    """The others wait for it: without the file nobody would know why."""
+    (tmp_path / "old.log").write_text("ValueError: of the day before\n")
+    monkeypatch.chdir(tmp_path)
+    text = "nohup no_such_program >>old.log 2>&1 &\necho begin\nsleep 600\n"
+    done = run(tmp_path, text, stall=2, first=2)
+    assert (done.outcome, done.started) == ("hung", False)
+    assert len(done.errors) == 1
+    assert "no_such_program" in done.errors[0]
+    assert "day before" not in "".join(done.last)
+
+
+def test_a_configuration_that_a_script_writes_is_no_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "cat > config.yaml <<E\nglobal_step: 77\nE\necho begin\nsleep 600\n"
+    done = run(tmp_path, text, stall=2, first=2)
+    assert (done.step, done.started) == (0, False)

@@ -21,6 +21,8 @@ MOST = 32
 #: Bytes of a file's end that are kept as evidence.
 KEPT = 16 << 20
 _APPENDS = 0o2000
+#: What writes configurations, not logs.
+_WRITERS = frozenset(("cat", "sed", "awk", "jq", "envsubst", "printf"))
 
 
 class Outputs:
@@ -28,12 +30,15 @@ class Outputs:
 
     Args:
         besides: files that are followed already.
+        named: files that the script's text names: a program that ends at once is not seen.
     """
 
-    def __init__(self, besides: Iterable[Path] = ()) -> None:
+    def __init__(self, besides: Iterable[Path] = (), named: Iterable[Path] = ()) -> None:
         self._known = set(map(_identity, besides))
+        self._named = {path: _size(path) for path in list(named)[:MOST]}
         self._logs: list[Log] = []
         self._from: dict[Path, int] = {}
+        self._only_named: set[Path] = set()
         self._begun = time.monotonic()
         self._next = 0.0
 
@@ -46,7 +51,12 @@ class Outputs:
         return True
 
     def find(self, pids: Iterable[int]) -> None:
-        """Look for files that these processes print into."""
+        """Look for files that these processes print into, and for those that were named."""
+        for path, before in self._named.items():
+            now, identity = _size(path), _identity(path)
+            if now is not None and now != before and identity not in self._known:
+                self._only_named.add(path)
+                self._add(path, identity, before if before is not None and now > before else 0)
         for pid in pids:
             for number in (1, 2):
                 with contextlib.suppress(OSError, ValueError):
@@ -55,24 +65,35 @@ class Outputs:
     def _take(self, process: Path, number: int) -> None:
         path = Path(os.readlink(process / "fd" / str(number)))
         identity = _identity(path)
-        if identity is None or identity in self._known or len(self._logs) >= MOST:
+        if identity is None or (process / "comm").read_text().strip() in _WRITERS:
+            return
+        self._only_named.discard(path)
+        if identity in self._known or len(self._logs) >= MOST:
             return
         flags = (process / "fdinfo" / str(number)).read_text(encoding="ascii")
         found = re.search(r"^flags:\s*([0-7]{1,12})", flags, re.MULTILINE)
         # what is appended to may hold the output of a day before
         appends = found is not None and bool(int(found[1], 8) & _APPENDS)
-        log = Log(path, None, "", path.stat().st_size if appends else 0)
+        self._add(path, identity, path.stat().st_size if appends else 0)
+
+    def _add(self, path: Path, identity: tuple[int, int] | None, begin: int) -> None:
         self._known.add(identity)
-        self._from[path] = log.read
-        self._logs.append(log)
+        self._from[path] = begin
+        self._logs.append(Log(path, None, "", begin))
 
     def follow(self) -> list[tuple[str, list[str], str]]:
-        """Of each file its path, its new lines, and the end of the line that is being written."""
-        return [(str(log.path), log.follow(), log.rest) for log in self._logs]
+        """Of each file its path, its new lines, and the end of the line that is being written.
+
+        Not of those that are only named in the script: they may be configurations.
+        """
+        return [(str(log.path), log.follow(), log.rest) for log in self._printed()]
 
     def drain(self) -> list[list[str]]:
         """What is left of all of them, piece by piece."""
-        return [piece for log in self._logs for piece in log.drain()]
+        return [piece for log in self._printed() for piece in log.drain()]
+
+    def _printed(self) -> list[Log]:
+        return [log for log in self._logs if log.path not in self._only_named]
 
     def keep(self, folder: Path) -> list[Path]:
         """Copy the end of each into a folder; the copies."""
@@ -89,6 +110,22 @@ class Outputs:
                 target.write_bytes(source.read(KEPT))
                 made.append(target)
         return made
+
+
+_REDIRECTION = re.compile(r"[>](?:>|\|)?[ \t]{0,8}([\w./+@%:,=-]{1,400})", re.ASCII)
+
+
+def named_in(text: str, folders: Iterable[Path]) -> list[Path]:
+    """Files into which a script's text sends output, as far as it names them without variables."""
+    words = [word for word in _REDIRECTION.findall(text) if not word.startswith("/dev/")]
+    found = [folder / word for word in dict.fromkeys(words) for folder in folders]
+    return list(dict.fromkeys(path.resolve() for path in found))
+
+
+def _size(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

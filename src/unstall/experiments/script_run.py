@@ -17,7 +17,7 @@ from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
-from unstall.experiments.script_outputs import Outputs
+from unstall.experiments.script_outputs import Outputs, named_in
 
 _STEPS = re.compile(
     r"'global_step/max_steps': '(\d{1,9})/|\b(?:global_)?step[ :=']{1,4}(\d{1,9})\b"
@@ -131,7 +131,8 @@ def run_script(
     seen: set[int] = set()
     pattern = re.compile(until.pattern) if until.pattern else None
     pump = Pump(raw, LARGEST)
-    outputs = Outputs([raw])
+    text = script.read_text(encoding="utf-8", errors="replace")
+    outputs = Outputs([raw], named_in(text, (Path.cwd(), script.resolve().parent)))
     try:
         process = subprocess.Popen(
             guard.command(["bash", str(script)], [script, raw, *remove]),
@@ -184,6 +185,7 @@ def run_script(
                 running = len(others())
             if code is not None and (reached or not running or code or until == Until()):
                 running = len(others())
+                outputs.find(others())
                 pump.settle()
                 said = False
                 for more in (*log.drain(), *outputs.drain()):

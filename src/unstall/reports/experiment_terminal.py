@@ -279,7 +279,7 @@ def _sure(found: Comparison) -> list[Text]:
 
 def _side(page: Page, tally: Tally) -> list[str]:
     lines = [page.words(tally.label)]
-    failed = next((run for run in tally.bad if run.outcome == "failed"), None)
+    failed = next((run for run in tally.bad if run.outcome == "failed" or _waits(run)), None)
     if tally.bad:
         where = ", ".join(str(run.step) for run in tally.bad)
         lines.append(
@@ -343,10 +343,16 @@ def _verdicts(page: Page, tally: Tally) -> list[str]:
     return lines
 
 
+def _waits(run: Run) -> bool:
+    """Whether a run hung in its start-up: the end of its log may tell for what it waits."""
+    return run.outcome == "hung" and run.started is False
+
+
 def _advice(found: Comparison) -> list[Text]:
     """What to look at where nothing ran, or B never does."""
     for run in reversed(found.b.runs):
-        if run.outcome == "failed" and run.started is False and run.last:
+        failed = run.outcome == "failed" or (_waits(run) and run.errors)
+        if failed and run.started is False and run.last:
             code = run.ends[0].code if run.ends else 0
             return [advice(code, run.last, str(Path.cwd()))]
     return []
