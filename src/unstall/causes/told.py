@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from unstall.causes.base import STRONG, WEAK, evidence, excerpt, origin_of
+from unstall.causes.reasons import from_settings, judged
 from unstall.job import Job
 from unstall.model.facts import Remark, TrainingStep
 from unstall.model.findings import Finding, Fix
@@ -26,6 +27,8 @@ def claims(job: Job, cause: str) -> Iterable[Finding]:
         yield from _experts(job)
     elif cause == "slow-preprocessing":
         yield from _preparing(job)
+    elif cause == "rendezvous-environment":
+        yield from _never_met(job)
 
 
 def _apart(job: Job) -> Iterable[Finding]:
@@ -143,4 +146,33 @@ def _preparing(job: Job) -> Iterable[Finding]:
         origin=origin_of(job.trainer, (0,)),
         excerpts=(excerpt(told, "origin"),),
         ceiling=0.7,
+    )
+
+
+def _never_met(job: Job) -> Iterable[Finding]:
+    """It stands still, and the launch script shows why the ranks cannot meet."""
+    still = next((r for r in job.all(Remark) if r.topic in _STILL), None)
+    conflicts = judged(job, "rendezvous-environment", "conflict")
+    if still is None or not conflicts or job.blocked or job.deaths or job.all(TrainingStep):
+        return
+    yield Finding(
+        cause="rendezvous-environment",
+        summary=say(
+            "It stands still, as reported, and with these settings the ranks cannot meet: "
+            "{setting}.",
+            setting=conflicts[0].name,
+        ),
+        support=(
+            *from_settings(conflicts, STRONG),
+            evidence(say("reported: {quote}", quote=still.quote[:200]), WEAK, still),
+        ),
+        fixes=tuple(
+            Fix(say("in the launch script: {correction}", correction=text))
+            for one in conflicts[:3]
+            if (text := one.correction)
+        ),
+        next_step=say("mend these settings; if it fails still, give the log of that run as well"),
+        origin=origin_of(job.trainer, (), role="launcher"),
+        excerpts=(excerpt(still, "messenger"),),
+        ceiling=0.75,
     )

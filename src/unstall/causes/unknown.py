@@ -319,6 +319,9 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
     else:
         summary = say("A collective timed out; the input does not tell why.")
     stopped = _stopped(job, waiters)
+    located = next((error for error in job.all(HcclError) if error.at is not None), None)
+    if located is not None:
+        summary = headline(located)
     if stopped:
         summary = _stopped_summary(stopped[0])
         missing = tuple(sorted({one.rank for one in stopped if one.rank is not None})) or missing
@@ -327,6 +330,7 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
         summary=summary,
         support=(
             waiting(blocked),
+            *_located(located),
             *_stopped_evidence(stopped),
             *(absence(blocked) if missing or not different else ()),
         ),
@@ -344,6 +348,8 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
         ),
         next_step=_stopped_step(stopped[0])
         if stopped
+        else deciding_step(job, located)
+        if located is not None
         else parted_step()
         if different and not missing
         else stall_step(job, blocked),
@@ -354,6 +360,14 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
         exonerated=tuple(boilerplate(job)),
         excerpts=tuple(excerpts_of(blocked)),
     )
+
+
+def _located(error: HcclError | None) -> list[Evidence]:
+    """Where Ascend's heartbeats between the ranks saw the fault first."""
+    if error is None or error.at is None:
+        return []
+    words = say("HCCL's heartbeats: {kind} at {place}", kind=error.code, place=error.at)
+    return [evidence(words, STRONG, error)]
 
 
 def _origin(blocked: Blocked, missing: tuple[int, ...]) -> Origin | None:

@@ -133,10 +133,11 @@ def _too_early(launch: Launch, text: str) -> bool:
 def _address(launch: Launch) -> Iterator[Judgement]:
     if not _several(launch):
         return
-    for port in launch.ports:
-        if port.purpose != "rendezvous" or port.host is None:
-            continue
-        host = port.host
+    meeting = [port for port in launch.ports if port.purpose == "rendezvous"]
+    hosts = [port.host for port in meeting if port.host is not None]
+    if not meeting and (given := launch.environment.get("MASTER_ADDR")) is not None:
+        hosts = [given]  # no launcher between: init_process_group itself reads the variable
+    for host in hosts:
         first = launch.node_rank is not None and launch.node_rank.text == "0"
         if host.known and host.text in _LOCAL and first:
             continue  # node 0 listens on every address; the others are given a real one
