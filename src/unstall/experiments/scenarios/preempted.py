@@ -39,7 +39,8 @@ SCENARIO = Scenario(
         Control(
             "suspended",
             say(
-                "the scheduler stops the ranks for a while (SIGSTOP, SIGCONT) instead of ending them"
+                "the scheduler stops the ranks for a while (SIGSTOP, SIGCONT) instead of ending "
+                "them"
             ),
         ),
     ),
