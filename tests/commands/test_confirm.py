@@ -168,6 +168,7 @@ def test_a_scenario_or_a_script_must_be_named():
         (["--script", "x.sh", "--env", "A=1", "--from", "x.log"], "with --until-confirmed"),
         (["late-saving", "--until", "step>=3", "--steps", "4"], "give one of them"),
         (["cuda-oom"], "is a cause of which nothing"),
+        (["late-saving", "--seed", "9" * 30], "--seed"),
     ],
 )
 def test_what_belongs_to_the_other_way_is_not_passed_over(words, told):

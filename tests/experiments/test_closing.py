@@ -1,9 +1,12 @@
 """Marks of the fingerprint, on small evidence written by hand."""
 
-from unstall.experiments.closing import close
+import pytest
+
+from unstall.experiments.closing import close, verdict_of
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.scenario import Ended, Says, Scenario, Waits
-from unstall.model.text import say
+from unstall.model.findings import Collective, Diagnosis, Finding, Ranked
+from unstall.model.text import say, verbatim
 
 STACKS = """Process 41: python x --rank=0
 Python v3.11.7 (/usr/bin/python3.11)
@@ -58,3 +61,20 @@ def test_logs_and_exit_codes(tmp_path):
         Ended("trainer", 0),
     )
     assert found == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("op", "seq", "told"),
+    [("ALLREDUCE", 66, "ALLREDUCE 66"), ("barrier", None, "barrier"), ("unknown", None, "")],
+)
+def test_an_operation_that_is_not_known_is_not_told(op, seq, told):
+    finding = Finding(
+        cause="x",
+        summary=verbatim("x"),
+        support=(),
+        collective=Collective(op, seq, None, None, None),
+    )
+    diagnosis = Diagnosis(verdict="failure", causes=(Ranked(finding, 0.9),))
+    found = verdict_of(diagnosis)
+    assert found is not None
+    assert found.operation == told

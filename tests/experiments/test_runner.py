@@ -2,9 +2,11 @@
 
 import socket
 
-from unstall.experiments.library import find
+import pytest
+
+from unstall.experiments.library import all_scenarios, find
 from unstall.experiments.nurse import Nurse
-from unstall.experiments.runner import _Running, free_port
+from unstall.experiments.runner import _Running, free_port, patience_of
 from unstall.experiments.scenario import Settings
 
 
@@ -42,3 +44,25 @@ def test_a_free_port_can_be_bound():
     assert 1024 < port < 65536
     with socket.socket() as one:
         one.bind(("127.0.0.1", port))
+
+
+LATE = [one for one in all_scenarios() if one.change("longer-timeout") is not None]
+
+
+@pytest.mark.parametrize("scenario", LATE, ids=lambda one: one.name)
+@pytest.mark.parametrize(("timeout", "times"), [(6.0, 1.6), (60.0, 1.6), (6.0, 9.0), (600.0, 3.0)])
+@pytest.mark.parametrize("scale", [1.0, 2.5])
+def test_a_rank_at_work_is_waited_for_however_long_the_user_wants_it(
+    scenario, timeout, times, scale
+):
+    """With a time-out that covers the work nothing hangs: 96 s of work are no hang after 40 s."""
+    settings = Settings(timeout=timeout * scale, sizes={"times": times})
+    stall, limit = patience_of(scenario, settings, scale)
+    assert stall >= scenario.stall * scale
+    assert timeout * scale * times < stall < limit
+
+
+@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda one: one.name)
+def test_as_declared_patience_is_as_declared(scenario):
+    settings = Settings(timeout=scenario.timeout * 2.0, sizes=scenario.sizes)
+    assert patience_of(scenario, settings, 2.0)[0] == scenario.stall * 2.0

@@ -179,4 +179,5 @@ def test_a_stopped_reproduction_does_not_say_that_it_did_not_hang():
         console = Console(file=page, width=200, highlight=False)
         reproduction(find("late-saving")[0], run, None, console, "en")
         assert "Stopped by you" in page.getvalue()
+        assert "unstall diagnose f/evidence" in page.getvalue()
         assert "did not hang" not in page.getvalue()

@@ -128,10 +128,13 @@ def confirm(
         Optional[int],  # noqa: UP045
         typer.Option(min=1, help="Trainer ranks of a scenario."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; later ones add 1.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=2**31 - 1001, help="Seed of the first run; later ones add 1."),
+    ] = 0,
     steps: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Steps after which a scenario's run has finished."),
+        typer.Option(min=1, max=10**9, help="Steps after which a scenario's run has finished."),
     ] = None,
     long: Annotated[
         bool, typer.Option("--long", help="Let B run on to the scenario's long end.")

@@ -49,10 +49,14 @@ def reproduce(
         Optional[int],  # noqa: UP045
         typer.Option(min=1, help="Trainer ranks; default: the scenario's."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights and timing.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1001, help="Seed of data, weights and timing.")
+    ] = 0,
     steps: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Steps after which a run that did not hang is finished."),
+        typer.Option(
+            min=1, max=10**9, help="Steps after which a run that did not hang is finished."
+        ),
     ] = None,
     timeout: Annotated[
         Optional[float],  # noqa: UP045

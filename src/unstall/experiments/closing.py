@@ -85,7 +85,9 @@ def verdict_of(diagnosis: Diagnosis) -> Verdict | None:
     first = diagnosis.causes[0]
     finding = first.finding
     work = finding.collective
-    named = [str(part) for part in (work.op, work.seq) if part is not None] if work else []
+    named: list[str] = []
+    if work is not None and work.op != "unknown":
+        named = [str(part) for part in (work.op, work.seq) if part is not None]
     heaviest = sorted(finding.support, key=lambda one: -one.weight)[:_SHOWN]
     return Verdict(
         cause=finding.cause,

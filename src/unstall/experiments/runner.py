@@ -74,6 +74,23 @@ def _drawn() -> int:
     return lowest + secrets.randbelow(first - lowest) if first > lowest + 1000 else 0
 
 
+def patience_of(scenario: Scenario, settings: Settings, scale: float) -> tuple[float, float]:
+    """Seconds without progress that are a hang, and seconds after which a run is given up.
+
+    A rank that is at work for so many time-outs of its group (the size ``times``) is late, not
+    hung: with a time-out that covers the work it is to be waited for, be it as long as the user
+    wants it.
+
+    Args:
+        scenario: what is run.
+        settings: of the run, its time-out stretched already.
+        scale: by which times are stretched.
+    """
+    work = settings.timeout * settings.sizes.get("times", 0.0)
+    stall = max(scenario.stall * scale, 1.25 * work + 5.0 * scale if work else 0.0)
+    return stall, scenario.limit * scale + 2.0 * work
+
+
 class _Process:
     def __init__(self, spec: ProgramSpec, rank: int, pid: int, log: Log) -> None:
         self.spec = spec
@@ -227,8 +244,7 @@ class _Running:
 
     def _until_clear(self) -> str:
         failed_at: float | None = None
-        limit = self.scenario.limit * self.scale
-        stall = self.scenario.stall * self.scale
+        stall, limit = patience_of(self.scenario, self.settings, self.scale)
         early = self.scenario.gather * self.scale
         last = self.watcher.step
         patience = FIRST_LINE * stall

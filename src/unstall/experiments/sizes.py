@@ -47,7 +47,7 @@ def bounds(name: str) -> Bounds:
         "kilobytes": Bounds(64, min(share * 1000, 1 << 19)),  # a size of 0 would be no limit
         "kilopixels": Bounds(0.1, 100_000),
         "spread": Bounds(0, 5),
-        "times": Bounds(0.1, 100),
+        "times": Bounds(0.1, 9),  # a time-out ten times as long covers it
         "threshold": Bounds(0.5, 19),
         "pause": Bounds(0, 3600),
     }[name]

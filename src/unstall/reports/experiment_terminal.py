@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -129,14 +130,7 @@ def reproduction(
             )
     elif run.outcome not in ("finished", "slow"):
         console.print()
-        page.line(
-            say(
-                "Stopped by you before its evidence was diagnosed. What there is of it: unstall "
-                "diagnose {folder}",
-                folder=run.evidence,
-            ),
-            "yellow",
-        )
+        page.line(say("Stopped by you before its evidence was diagnosed."), "yellow")
     elif run.settings is not None and run.settings.control and run.outcome == "finished":
         console.print()
         page.line(
@@ -150,6 +144,8 @@ def reproduction(
             "yellow",
         )
     page.row(say("evidence"), [escape(run.evidence)])
+    if closing is None and run.outcome in ("hung", "failed", "stopped"):
+        page.row(say("look at it"), [f"unstall diagnose {escape(shlex.quote(run.evidence))}"])
     if scenario.changes:
         page.row(
             say("prove a fix"),
