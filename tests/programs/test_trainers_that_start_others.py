@@ -233,3 +233,14 @@ class TestRay:
     ) -> None:
         found = plan(before + self.SUBMIT)
         assert [j.judgement for j in judgements(found, "NCCL_DEBUG")] == [expected]
+
+    def test_the_file_of_a_runtime_environment(self) -> None:
+        text = "export NCCL_DEBUG=WARN\n" + self.SUBMIT.replace(
+            "submit", "submit --runtime-env=env/run.yaml"
+        )
+        file = "working_dir: ./\nenv_vars:\n  NCCL_DEBUG: INFO\n  NCCL_ALGO: Ring\n"
+        found = plan(text, configs={"run.yaml": file})
+        given = {n: v.text for n, v in only(found).environment.items() if n.startswith("NCCL_")}
+        assert given == {"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}
+        assert "env_vars.NCCL_ALGO" not in only(found).flags
+        assert [j.judgement for j in judgements(found, "NCCL_DEBUG")] == ["ok"]

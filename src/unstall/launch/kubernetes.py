@@ -84,6 +84,7 @@ def _pod(file: Keys, found: operators.Pods) -> Iterator[Contained]:
         if isinstance(empty, dict) and empty.get("medium") == "Memory":
             memory[str(volume.get("name"))] = str(empty.get("sizeLimit", ""))
     for container in operators.containers(pod):
+        label = str(container.get("name", ""))
         options: list[tuple[str, str]] = [("", found.kind.lower() or "pod")]
         if found.count is not None:
             options.append(("--pods", str(found.count)))
@@ -111,7 +112,7 @@ def _pod(file: Keys, found: operators.Pods) -> Iterator[Contained]:
             container.get("command"),
             container.get("args"),
             environment,
-            Outer("kubernetes", tuple(options), (str(container.get("name", "")),), file.place),
+            Outer("kubernetes", tuple(options), (label,), _line_of(file, label)),
             frozenset(given),
         )
 
@@ -180,6 +181,8 @@ def _start(file: Keys, text: str) -> Place:
 
 
 def _line_of(file: Keys, name: str) -> Place:
+    if not name:
+        return file.place
     for at, line in enumerate(file.lines):
         text = line.strip().lstrip("- ").strip("\"'")
         if text.startswith((f"name: {name}", f"{name}:", f"{name}=")) or text == f"name: {name}":

@@ -62,7 +62,8 @@ def pods(document: dict[str, object], place: Place) -> Iterator[Pods]:
     else:
         indexed = spec.get("completionMode") == "Indexed"
         given = _indexed(place) if indexed else {}
-        count = _count(spec, "parallelism") if kind == "Job" else None
+        # other Jobs of the same file may hold the other nodes of one that numbers no pods
+        count = _count(spec, "parallelism") if kind == "Job" and indexed else None
         for inner in _inside(document, 0):
             yield Pods(inner, kind, given, count)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.launch.plans import judgements, only, plan, wrong
+from tests.launch.plans import judgements, lines, only, plan, wrong
 from unstall.launch import read_plan
 from unstall.launch.texts import Script
 from unstall.model.facts import Place
@@ -253,3 +253,4 @@ class TestSharedMemory:
         assert row.judgement == expected
         assert row.correction is not None
         assert "emptyDir" in row.correction
+        assert lines(row)[0] == 9  # the container

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
 from tests.launch.plans import judgements, lines, plan, wrong
@@ -144,3 +146,20 @@ class TestPods:
         (port,) = found.programs[0].ports
         assert port.host is not None
         assert (port.host.text, port.value.text) == ("fit-worker-0", "23456")
+
+    JOB = """
+        apiVersion: batch/v1
+        kind: Job
+        metadata: {{name: {name}}}
+        spec:
+          {mode}
+          parallelism: 1
+          template: {{spec: {{hostIPC: true, containers: [{{name: fit, command: [torchrun,
+            --nnodes=2, --nproc_per_node=4, "--node_rank={rank}", --master_addr=m, fit.py]}}]}}}}
+    """
+
+    @pytest.mark.parametrize(("mode", "bad"), [("", False), ("completionMode: Indexed", True)])
+    def test_nodes_that_are_jobs_of_their_own(self, mode: str, bad: bool) -> None:
+        parts = [self.JOB.format(name=f"n{n}", mode=mode, rank=n) for n in range(2)]
+        found = plan(configs={"jobs.yaml": "---\n".join(dedent(part) for part in parts)})
+        assert ("nodes" in wrong(found)) == bad

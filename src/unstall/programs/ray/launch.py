@@ -78,9 +78,21 @@ def peel(launch: Launch, origins: dict[str, str]) -> None:
                 launch.environment[str(name)] = Value(str(text), place=given.place)
                 launch.not_exported.pop(str(name), None)
                 launch.ignores.pop(str(name), None)
+    if "runtime_env" in flags:
+        _runtime_file(launch)
     launch.devices = None
     launch.visible = None
     launch.words = tuple(rest)
+
+
+def _runtime_file(launch: Launch) -> None:
+    """``env_vars`` of the file of ``--runtime-env``, where it is at hand."""
+    start = "config:env_vars."
+    for flag in [f for f in launch.flags if f.startswith(start)]:
+        name = flag[len(start) :]
+        launch.environment[name] = launch.flags.pop(flag)
+        launch.not_exported.pop(name, None)
+        launch.ignores.pop(name, None)
 
 
 def _asks(launch: Launch, origins: dict[str, str]) -> None:
