@@ -210,3 +210,16 @@ def test_words_of_thc(read: Read, words: str, name: str) -> None:
     assert isinstance(fact, CudaError)
     assert fact.name == name
     assert " at /" not in fact.text
+
+
+def test_a_title_that_repeats_the_log_is_no_error_of_its_own(read: Read) -> None:
+    """The log's line stays: it tells the rank."""
+    (fact,) = read(
+        CudaReader,
+        """# NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered
+It breaks all of a sudden:
+[E ProcessGroupNCCL.cpp:915] [Rank 3] NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered
+""",
+    )
+    assert isinstance(fact, CudaError)
+    assert (fact.place.line, fact.group.rank) == (3, 3)

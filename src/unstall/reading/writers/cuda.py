@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from unstall.model.facts import CudaError, DeviceAssert, Fact, GroupTag
+from unstall.model.facts import NOBODY, CudaError, DeviceAssert, Fact, GroupTag
 from unstall.reading.line import Line
 from unstall.reading.writers.cuda_memory import OUT_OF_MEMORY, out_of_memory
 from unstall.reading.writers.drafts import Draft, Drafts, channel, said, somebody
@@ -194,6 +194,9 @@ class CudaReader:
         key = (name, words)
         for known in self._drafts.alike(key, fact.speaker, fact.moment):
             if self._same(known, fact):
+                if _is_title(known.fact) and not _is_title(fact):
+                    # a report's title repeats a line of its log, which tells more
+                    known.change(place=fact.place, quote=fact.quote, group=fact.group)
                 known.copy_seen(fact.speaker)
                 draft = known
                 break
@@ -210,6 +213,8 @@ class CudaReader:
         known = draft.fact
         if not isinstance(known, CudaError) or known.through != fact.through:
             return False
+        if _is_title(known):
+            return True
         if known.group.rank != fact.group.rank or (
             None not in (known.group.pg_id, fact.group.pg_id)
             and known.group.pg_id != fact.group.pg_id
@@ -253,6 +258,11 @@ class CudaReader:
             **said(line, stamp), file=place[1] if place else "", expression=found[1].strip()
         )
         self._drafts.say(fact, anonymous=True)
+
+
+def _is_title(fact: Fact) -> bool:
+    """Whether it is a heading that a person put over a log."""
+    return fact.quote.startswith("# ") and fact.speaker == NOBODY
 
 
 def canonical(words: str, symbol: str | None = None) -> str | None:
