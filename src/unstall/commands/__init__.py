@@ -14,6 +14,7 @@ from unstall.commands import confirm as _confirm
 from unstall.commands import diagnose as _diagnose
 from unstall.commands import explain as _explain
 from unstall.commands import reproduce as _reproduce
+from unstall.commands import run as _run
 from unstall.commands import trace as _trace
 from unstall.commands.output import forgiving
 
@@ -49,6 +50,7 @@ app.command("check")(_check.check)
 app.command("trace")(_trace.trace)
 app.command("reproduce")(_reproduce.reproduce)
 app.command("confirm")(_confirm.confirm)
+app.command("run", context_settings={"allow_interspersed_args": False})(_run.run)
 app.command("explain")(_explain.explain)
 
 

@@ -54,6 +54,15 @@ def alive(pid: int) -> bool:
     return False
 
 
+def is_python(pid: int) -> bool:
+    """Whether a process runs Python, so that py-spy can take its stack."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return "python" in psutil.Process(pid).exe().rpartition("/")[2].lower()
+    return False
+
+
 def kill_below(root: int, keep: Iterable[int] = (), seconds: float = 10.0) -> list[int]:
     """Kill all descendants of a process; those that are left after ``seconds`` are returned.
 

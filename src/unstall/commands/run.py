@@ -1,0 +1,171 @@
+"""``unstall run``: a command under guard."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from unstall.commands.numbers import finite
+
+
+class OnStall(str, Enum):
+    """What is done with a job that stands still."""
+
+    report = "report"
+    stop = "stop"
+
+
+class Language(str, Enum):
+    """Language of what is said."""
+
+    en = "en"
+    zh = "zh"
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="The command and its own options.")
+    ],
+    stall: Annotated[
+        Optional[float],  # noqa: UP045 - typer reads this on Python 3.10
+        typer.Option(
+            min=1,
+            callback=finite,
+            metavar="SECONDS",
+            help="Seconds without progress after which the processes are looked at; by default "
+            "five times the longest of the last steps, from 10 seconds to 10 minutes.",
+        ),
+    ] = None,
+    start_up: Annotated[
+        float,
+        typer.Option(
+            "--start-up",
+            min=1,
+            callback=finite,
+            metavar="SECONDS",
+            help="The same before the first steps, while models load and kernels compile.",
+        ),
+    ] = 600.0,
+    on_stall: Annotated[
+        OnStall,
+        typer.Option(help="report: keep the evidence and let the job be; stop: end it as well."),
+    ] = OnStall.report,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=1000,
+            metavar="N",
+            help="Start the command again, up to N times, when it fails or stalls (a stalled job "
+            "is ended for that).",
+        ),
+    ] = 0,
+    resume_with: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="'WORDS'",
+            help="Words that are added to the command at a restart; {checkpoint} stands for the "
+            "newest whole checkpoint.",
+        ),
+    ] = None,
+    checkpoints: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="'PATTERN'", help="Where checkpoints are: 'output/checkpoint-*'."),
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            callback=finite,
+            metavar="SECONDS",
+            help="Between SIGTERM and SIGKILL, when the job is ended.",
+        ),
+    ] = 30.0,
+    bare: Annotated[
+        bool,
+        typer.Option(
+            "--bare", help="Add nothing to the command's environment: no Flight Recorder."
+        ),
+    ] = False,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="For the evidence; by default unstall-run-DATE here, if there is any.",
+        ),
+    ] = None,
+    language: Annotated[Language, typer.Option(help="Language of what is said.")] = Language.en,
+) -> None:
+    """Run a command under guard: see a stall early, keep the evidence, start again.
+
+    The command's output, exit status and signals are its own. When its steps (or, before the first,
+    its lines) stop coming, the stacks of its processes are taken twice: only if nothing moves is
+    that a stall. Then stacks, Flight Recorder dumps, log and command are kept and diagnosed.
+
+    Examples:
+
+      unstall run -- torchrun --nproc-per-node 8 train.py
+
+      unstall run --on-stall stop -- bash launch.sh
+
+      unstall run --restarts 3 --checkpoints 'out/checkpoint-*' --resume-with
+      '--resume_from_checkpoint {checkpoint}' -- torchrun --nproc-per-node 8 train.py
+
+    Exit status: the command's own; 124 if it was ended because it stalled.
+    """
+    from importlib.util import find_spec
+
+    if shutil.which(command[0]) is None:
+        typer.echo(
+            f"unstall: {command[0]}: no such command. What follows “--” is run as it is, without "
+            "a shell; for a shell's line: unstall run -- bash -c 'LINE'",
+            err=True,
+        )
+        raise typer.Exit(127)
+    if find_spec("psutil") is None:
+        typer.echo(
+            "unstall: psutil is missing: pip install '.[run]' in the folder of unstall's source "
+            "(or pip install psutil py-spy)",
+            err=True,
+        )
+        raise typer.Exit(2)
+    if sys.platform == "win32":
+        typer.echo("unstall: run needs Linux or macOS", err=True)
+        raise typer.Exit(2)
+    from unstall.experiments.nurse import LabError
+    from unstall.guard.attempt import Rules
+    from unstall.guard.session import PLACE, Request, guard
+
+    if resume_with and PLACE in resume_with and not checkpoints:
+        typer.echo(f"unstall: --resume-with has {PLACE}: say with --checkpoints where", err=True)
+        raise typer.Exit(2)
+    rules = Rules(
+        stall=stall,
+        start_up=start_up,
+        stop=on_stall is OnStall.stop or restarts > 0,
+        grace=grace,
+        bare=bare,
+    )
+    try:
+        status = guard(
+            Request(
+                command=tuple(command),
+                rules=rules,
+                restarts=restarts,
+                resume_with=resume_with,
+                checkpoints=checkpoints,
+                output=output,
+                language=language.value,
+            )
+        )
+    except LabError as error:
+        typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
+        raise typer.Exit(2) from error
+    raise typer.Exit(status)

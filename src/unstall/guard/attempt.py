@@ -1,0 +1,410 @@
+"""One attempt: the command is started, followed, looked at when it falls silent, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from unstall.experiments import guard, tree
+from unstall.guard import keep
+from unstall.guard.look import Look, look
+from unstall.guard.output import Kept, Stream
+from unstall.guard.pace import Pace
+from unstall.guard.signals import Signals
+from unstall.guard.telling import Teller
+from unstall.model.text import say
+
+_PAUSE = 0.1
+#: Looks that must find the same before a job counts as stalled.
+_LOOKS = 2
+#: Where no rank is known to wait, a job may wait for another machine: it gets so much longer.
+_STILL = 3
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for.
+
+    Attributes:
+        stall: seconds without progress after which the processes are looked at; ``None``: by pace.
+        start_up: the same before a pace is known.
+        stop: whether a job that is stalled is ended.
+        grace: seconds between SIGTERM and SIGKILL.
+        gap: seconds between the two samples of a look, and between two looks.
+        bare: nothing is added to the command's environment.
+    """
+
+    stall: float | None = None
+    start_up: float = 600.0
+    stop: bool = False
+    grace: float = 30.0
+    gap: float = 3.0
+    bare: bool = False
+
+
+class Stall(msgspec.Struct, kw_only=True):
+    """That a job made no progress and nothing in it moved.
+
+    Attributes:
+        step: the last step.
+        idle: seconds since, when that was certain.
+        kind, said: of the look.
+        folder: with the evidence.
+        cause, confidence, summary: of the diagnosis.
+        went_on: seconds after which there was progress again; ``None``: there was none.
+    """
+
+    step: int
+    idle: float
+    kind: str
+    said: str
+    folder: str
+    cause: str | None = None
+    confidence: float = 0.0
+    summary: str = ""
+    went_on: float | None = None
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """What became of one attempt.
+
+    Attributes:
+        number: from 1.
+        command: its words.
+        code: exit code of the command as Python counts, negative for a signal.
+        outcome: ``finished``, ``failed``, ``stalled`` (and ended for that), ``interrupted``.
+        step: last step seen; ``first_step`` the first.
+        seconds: how long it ran.
+        ended: when, as seconds since 1970.
+        stalls: times at which it stood still.
+        evidence: folder of a failure's evidence.
+        checkpoint: that it began from.
+    """
+
+    number: int
+    command: list[str]
+    code: int | None = None
+    outcome: str = "finished"
+    first_step: int | None = None
+    step: int = 0
+    seconds: float = 0.0
+    ended: float = 0.0
+    stalls: list[Stall] = []
+    evidence: str | None = None
+    cause: str | None = None
+    confidence: float = 0.0
+    summary: str = ""
+    checkpoint: str | None = None
+
+
+class Runner:
+    """Runs attempts of a command in one folder."""
+
+    def __init__(self, rules: Rules, folder: Path, teller: Teller, signals: Signals) -> None:
+        self.rules = rules
+        self.folder = folder
+        self.teller = teller
+        self.signals = signals
+
+    def run(self, attempt: Attempt, extra: dict[str, str]) -> None:
+        """Run the command once; what became of it is written into ``attempt``.
+
+        Args:
+            attempt: its number and command.
+            extra: variables of the command.
+
+        Raises:
+            OSError: it cannot be started, or the folder cannot be written.
+        """
+        place = self.folder / f"attempt-{attempt.number}"
+        place.mkdir(parents=True)
+        state = Path(tempfile.mkdtemp(prefix="unstall-"))
+        log = Kept(place)
+        lock = threading.Lock()
+        streams = [Stream(_descriptor(one), log, lock) for one in (sys.stdout, sys.stderr)]
+        own = {} if self.rules.bare else keep.variables(state, os.environ)
+        tree.adopt_orphans()
+        before = set(tree.below(os.getpid()))
+        segments = tree.segments()
+        try:
+            process = subprocess.Popen(
+                guard.command(attempt.command, [state]),
+                stdin=subprocess.PIPE,  # its end tells the guard that this process has gone
+                stdout=streams[0].write_end,
+                stderr=streams[1].write_end,
+                env={**os.environ, **own, **extra},
+                start_new_session=True,
+            )
+        except BaseException:
+            for stream in streams:
+                stream.given_up()
+            log.close()
+            raise
+        for stream in streams:
+            stream.started()
+        tree.waited_elsewhere(process.pid)
+        pace = Pace(self.rules.stall, self.rules.start_up)
+        environment = {**os.environ, **own, **extra}
+        job = _Job(process, before, place, state, log, streams, attempt, environment, pace)
+        seen: set[int] = set()
+        try:
+            self._follow(job)
+        finally:
+            left = job.pids()
+            seen.update(left)
+            if attempt.outcome == "finished" and left:
+                self.teller.left_behind(len(left))
+            _stop(job)
+            for stream in streams:
+                stream.settle(5.0)
+            job.hear()
+            tree.remove_segments(segments, seen)
+            attempt.seconds = round(time.monotonic() - job.begun, 1)
+            attempt.ended = time.time()
+        if attempt.outcome == "failed":
+            self._post_mortem(job)
+        log.close()
+        _remove(state)
+        with contextlib.suppress(OSError):
+            place.rmdir()  # nothing happened that is worth keeping
+
+    # --- while it runs ---------------------------------------------------------------------------
+
+    def _follow(self, job: _Job) -> None:
+        attempt, rules, pace = job.attempt, self.rules, job.pace
+        while True:
+            code = job.process.poll()
+            if job.hear() and attempt.stalls and attempt.stalls[-1].went_on is None:
+                stall = attempt.stalls[-1]
+                stall.went_on = round(time.monotonic() - job.stalled_at, 1)
+                self.teller.went_on(stall, pace.step)
+            for number in self.signals.take():
+                job.signal(number)
+            if code is not None:
+                attempt.code = code
+                attempt.outcome = "failed" if code else "finished"
+                if self.signals.first is not None:
+                    attempt.outcome = "interrupted"
+                return
+            if self.signals.first is not None:
+                self._hand_on(job)
+                attempt.outcome = "interrupted"
+                return
+            if pace.overdue and self._stalled(job) and rules.stop:
+                attempt.outcome = "stalled"
+                self.teller.stopping(rules.grace)
+                job.signal(signal.SIGTERM)
+                attempt.code = _wait(job.process, rules.grace)
+                return
+            time.sleep(_PAUSE)
+
+    def _stalled(self, job: _Job) -> bool:
+        """Whether a job that is overdue stands still; if so its evidence is kept."""
+        pace = job.pace
+        for number in range(_LOOKS):
+            if number and self._pause(job, self.rules.gap):
+                return False
+            found = self._look(job)
+            if not found.bad:
+                break
+        if self.signals.first is not None or job.process.poll() is not None:
+            return False
+        patient = found.kind != "still" or pace.idle > _STILL * pace.patience
+        if not found.bad or not patient:
+            if pace.idle > pace.patience:
+                if found.kind in ("late", "unseen"):
+                    self.teller.quiet_but(found, pace)
+                pace.excuse()
+            return False
+        self._keep(job, found)
+        pace.excuse()
+        return True
+
+    def _look(self, job: _Job) -> Look:
+        try:
+            return look(job.pythons, self.rules.gap, lambda seconds: self._pause(job, seconds))
+        except Exception as error:  # a defect of ours must not end the user's job
+            return Look(
+                kind="unseen", said=say("the stacks cannot be read: {error}", error=repr(error))
+            )
+
+    def _pause(self, job: _Job, seconds: float) -> bool:
+        """Wait; true if there is progress, the job ends or the user wants something."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if job.hear() or job.process.poll() is not None or self.signals.first is not None:
+                return True
+            time.sleep(_PAUSE)
+        return False
+
+    def _keep(self, job: _Job, found: Look) -> None:
+        attempt, pace = job.attempt, job.pace
+        number = len(attempt.stalls) + 1
+        if number > 1 and attempt.stalls[-1].went_on is None:
+            return  # the same one still
+        job.stalled_at = time.monotonic()
+        place = job.place / f"stall-{number}"
+        place.mkdir()
+        stall = Stall(
+            step=pace.step,
+            idle=round(pace.idle, 1),
+            kind=found.kind,
+            said=found.said.render(self.teller.language),
+            folder=str(place),
+        )
+        attempt.stalls.append(stall)
+        self.teller.stalled(stall, found, pace)
+        for which, text in enumerate(found.texts, 1):
+            (place / f"stacks-{which}.txt").write_text(text, encoding="utf-8")
+        asked = keep.ask_for_dumps(job.state)
+        if asked or not self.rules.bare:
+            keep.dumps(job.state, place, asked)
+        keep.machine(job.pids(), place)
+        self._rest(job, place)
+        self._diagnose(place, stall)
+        self.teller.diagnosed(stall)
+
+    # --- afterwards ------------------------------------------------------------------------------
+
+    def _post_mortem(self, job: _Job) -> None:
+        place = job.place / "end"
+        place.mkdir()
+        keep.dumps(job.state, place, (), 1.0)
+        self._rest(job, place)
+        job.attempt.evidence = str(place)
+        self._diagnose(place, job.attempt)
+        self.teller.failed(job.attempt)
+
+    def _rest(self, job: _Job, place: Path) -> None:
+        for stream in job.streams:
+            stream.flush()
+        job.log.whole(place / "run.log")
+        keep.command(job.attempt.command, job.environment, place)
+
+    def _diagnose(self, place: Path, into: Stall | Attempt) -> None:
+        from unstall.diagnosis import diagnose
+
+        try:
+            found = diagnose([place])
+        except Exception as error:  # a defect of ours must not end the user's job
+            self.teller.tell(say("the evidence cannot be diagnosed: {error}", error=repr(error)))
+            return
+        if found.causes:
+            first = found.causes[0]
+            into.cause = first.finding.cause
+            into.confidence = round(first.confidence, 2)
+            into.summary = first.finding.summary.render(self.teller.language)
+
+    def _hand_on(self, job: _Job) -> None:
+        """Give the user's signal to the job and wait for its end, as long as it has grace."""
+        first = self.signals.first
+        assert first is not None  # noqa: S101 - for the type checker
+        self.teller.handing_on(first, self.rules.grace)
+        job.signal(first)
+        end = time.monotonic() + self.rules.grace
+        while job.process.poll() is None and time.monotonic() < end and not self.signals.again:
+            time.sleep(_PAUSE)
+        job.attempt.code = job.process.poll()
+
+
+class _Job:
+    """A command that runs."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        before: set[int],
+        place: Path,
+        state: Path,
+        log: Kept,
+        streams: Sequence[Stream],
+        attempt: Attempt,
+        environment: dict[str, str],
+        pace: Pace,
+    ) -> None:
+        self.process = process
+        self.before = before
+        self.place = place
+        self.state = state
+        self.log = log
+        self.streams = streams
+        self.attempt = attempt
+        self.environment = environment
+        self.pace = pace
+        self.begun = time.monotonic()
+        self.stalled_at = 0.0
+
+    def hear(self) -> bool:
+        """Let the pace hear what was printed; whether it is progress."""
+        progress = False
+        for stream in self.streams:
+            lines, rest = stream.news()
+            if lines or rest:
+                progress = self.pace.hear(lines, rest) or progress
+        if self.attempt.first_step is None and self.pace.started:
+            self.attempt.first_step = self.pace.step
+        self.attempt.step = self.pace.step
+        return progress
+
+    def pids(self) -> list[int]:
+        """The job's living processes, without the guard."""
+        return [
+            pid
+            for pid in tree.below(os.getpid())
+            if pid not in self.before and pid != self.process.pid
+        ]
+
+    def pythons(self) -> list[int]:
+        """Those of them that are Python's."""
+        return [pid for pid in self.pids() if tree.is_python(pid)]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command's process group."""
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self.process.pid).children():
+                with contextlib.suppress(OSError):
+                    if os.getpgid(child.pid) == child.pid:
+                        os.killpg(child.pid, number)
+
+
+def _stop(job: _Job) -> None:
+    """End what is left of the job."""
+    tree.kill_below(os.getpid(), {*job.before, job.process.pid})
+    code = _wait(job.process, 5.0)
+    if job.attempt.code is None:
+        job.attempt.code = code
+    tree.kill_below(os.getpid(), job.before)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.process.wait(10)
+    if job.process.stdin is not None:
+        job.process.stdin.close()
+    tree.reap()
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    return None
+
+
+def _descriptor(stream: object) -> int | None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return int(stream.fileno())  # type: ignore[attr-defined]
+    return None
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unstall.guard.pace import LEAST, MOST, Pace
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def paced(limit: float | None = None, start_up: float = 600.0) -> tuple[Pace, Clock]:
+    clock = Clock()
+    return Pace(limit, start_up, clock), clock
+
+
+def step(pace: Pace, clock: Clock, number: int, after: float) -> None:
+    clock.now += after
+    # progress is seen by the time at which it is heard, in whole
+    assert pace.hear([f"step {number} loss 1.0"])
+
+
+def test_before_the_first_step_every_line_is_progress_and_start_up_counts() -> None:
+    pace, clock = paced(limit=5)
+    clock.now += 599
+    assert not pace.overdue
+    assert pace.hear(["loading shard 3 of 7"])
+    clock.now += 599
+    assert not pace.overdue
+    clock.now += 2
+    assert pace.overdue
+    assert not pace.started
+
+
+def test_afterwards_steps_alone_are() -> None:
+    pace, clock = paced(limit=30)
+    step(pace, clock, 1, 1)
+    clock.now += 29
+    assert not pace.hear(["a warning"])
+    assert not pace.overdue
+    clock.now += 2
+    assert pace.overdue
+    assert pace.step == 1
+
+
+def test_the_limit_is_learnt_from_the_longest_of_the_last_steps() -> None:
+    pace, clock = paced()
+    step(pace, clock, 1, 1)
+    for number, seconds in ((2, 4.0), (3, 6.0)):
+        step(pace, clock, number, seconds)
+    assert pace.usual is None  # two intervals are too few
+    assert pace.patience == 600
+    step(pace, clock, 4, 5.0)
+    assert pace.usual == pytest.approx(6)
+    assert pace.patience == pytest.approx(30)
+
+
+def test_where_one_step_of_ten_is_told_the_pace_is_of_those() -> None:
+    pace, clock = paced()
+    step(pace, clock, 10, 1)
+    for number in (20, 30, 40):
+        step(pace, clock, number, 100)
+    assert pace.usual == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(0.01, LEAST), (1000.0, MOST)])
+def test_what_is_learnt_has_bounds(seconds: float, patience: float) -> None:
+    pace, clock = paced()
+    for number in range(1, 6):
+        step(pace, clock, number, seconds)
+    assert pace.patience == patience
+
+
+def test_a_job_that_is_excused_is_looked_at_again_later_and_progress_forgets_it() -> None:
+    pace, clock = paced(limit=10)
+    step(pace, clock, 1, 1)
+    clock.now += 11
+    assert pace.overdue
+    pace.excuse()
+    assert not pace.overdue
+    clock.now += 9
+    assert not pace.overdue
+    clock.now += 10
+    assert pace.overdue
+    step(pace, clock, 2, 1)
+    assert pace.patience == 10
+
+
+@given(st.lists(st.tuples(st.text(max_size=60), st.floats(0, 1e4)), max_size=40))
+def test_whatever_a_job_prints(lines: list[tuple[str, float]]) -> None:
+    pace, clock = paced()
+    for line, seconds in lines:
+        clock.now += seconds
+        pace.hear([line], line[:10])
+        assert pace.idle >= 0
+        assert pace.patience > 0
+        assert pace.step >= 0
