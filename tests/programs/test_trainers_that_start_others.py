@@ -195,6 +195,10 @@ class TestLightning:
         program = only(plan("python fit.py trainer.devices=4 ++trainer.num_nodes=2 model.x=1\n"))
         assert (program.software, program.processes) == ("lightning", 8)
 
+    def test_what_only_writes_a_configuration_trains_nothing(self) -> None:
+        text = "python fit.py trainer.devices=4 trainer.num_nodes=2 --to-yaml out.yaml\n"
+        assert [p.software for p in plan(text).programs] == []
+
     def test_under_slurm_ranks_are_tasks(self) -> None:
         text = "#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\nexport NODE_RANK=0\nsrun {}\n"
         found = plan(text.format("python fit.py --trainer.devices 4 --trainer.num_nodes 2"))

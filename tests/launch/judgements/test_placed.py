@@ -112,6 +112,10 @@ def test_a_port_that_each_node_takes_for_itself() -> None:
     text = "FORCE_TORCHRUN=1 NNODES=2 NODE_RANK=$R MASTER_ADDR=h {} llamafactory-cli train a.yml\n"
     assert wrong(plan(text.format(""))) == {"rendezvous port"}
     assert wrong(plan(text.format("MASTER_PORT=77"))) == set()
+    outside = text.replace("MASTER_ADDR=h", "MASTER_ADDR=$ADDR").format("")
+    assert [j.judgement for j in judgements(plan(outside), "rendezvous port")] == ["suspicious"]
+    outside = outside.replace("NNODES=2", "NNODES=$NODES")
+    assert judgements(plan(outside), "rendezvous port") == []
     torchrun = "torchrun --nnodes {} --node_rank $R --master_addr h --master_port 0 fit.py\n"
     assert wrong(plan(torchrun.format(2))) == {"rendezvous port"}
     assert wrong(plan(torchrun.format(1))) == set()

@@ -237,10 +237,14 @@ def _port(launch: Launch) -> Iterator[Judgement]:
             continue
         if launch.software == "sglang" or launch.engine == "vllm":
             continue
+        # a cluster that sets the address or the number of nodes may set the port, too
+        by_hand = port.host is not None and port.host.known and not port.host.default
+        if port.value.default and launch.nodes is None:
+            continue
         yield Judgement(
             "rendezvous port",
             {launch.label: "not set" if port.value.default else show(port.value)},
-            "conflict",
+            "conflict" if by_hand or not port.value.default else "suspicious",
             say(
                 "{program} runs on several nodes, and each of them takes a free port of its own: "
                 "they never meet",

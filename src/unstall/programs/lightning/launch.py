@@ -42,6 +42,9 @@ _SLURM_PORT = Value(
 )
 _HYDRA = ("trainer.devices", "trainer.num_nodes")
 
+_NO_RUN = frozenset(["--help", "--print_config", "--to-yaml", "--to-toml", "--to-json", "--dryrun"])
+"""Nothing is trained: help, jsonargparse's and NeMo-Run's ways to write a configuration."""
+
 
 def claims(words: Sequence[Value]) -> bool:
     """Whether the command is Lightning's, by name or by its Trainer's flags."""
@@ -52,6 +55,8 @@ def claims(words: Sequence[Value]) -> bool:
     if not name.startswith("python"):
         return False
     flags = {t.split("=", 1)[0] for t in texts if t.startswith("--")}
+    if flags & _NO_RUN:
+        return False
     if any(t.startswith("--trainer.") for t in texts):
         return True
     if all(any(t.lstrip("+").startswith(f"{key}=") for t in texts) for key in _HYDRA):
