@@ -57,6 +57,9 @@ def test_complaints(line: str, yes: bool) -> None:
         ("tokenizer超时", "slow-data"),
         ("Tokenization runs into the timeout on big data sets", "slow-data"),
         ("the model works by setting NCCL_P2P_DISABLE=1", "p2p-off-works"),
+        ("After setting NCCL_IB_DISABLE=1 everything works.", "setting-works"),
+        ("it works with NCCL_SOCKET_IFNAME=eno1 on all nodes", "setting-works"),
+        ("加上 export NCCL_SHM_DISABLE=1 之后就正常了", "setting-works"),
         ("on two machines it never gets past the start", "several-nodes"),
     ],
 )
@@ -72,6 +75,13 @@ def test_what_did_not_help_is_not_taken_for_help() -> None:
         "the solution is not NCCL_P2P_DISABLE=1",
     ):
         assert "p2p-off-works" not in dict(remarks(line))
+    for line in (
+        "With NCCL_IB_DISABLE=1 it still does not work",
+        "nothing works, not even NCCL_IB_DISABLE=1",
+        "设置 NCCL_IB_DISABLE=1 还是不正常",
+        "export NCCL_IB_DISABLE=1",
+    ):
+        assert "setting-works" not in dict(remarks(line))
 
 
 @given(st.text(max_size=3000))

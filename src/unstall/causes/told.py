@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from unstall.causes.base import STRONG, WEAK, evidence, excerpt, origin_of
+from unstall.causes.base import FAIR, STRONG, WEAK, evidence, excerpt, origin_of
 from unstall.causes.reasons import from_settings, judged
 from unstall.job import Job
 from unstall.model.facts import Remark, TrainingStep
@@ -19,8 +19,27 @@ _EXPERTS = re.compile(r"\bexperts?\b|专家", re.IGNORECASE)
 _STILL = ("stuck", "no-output", "gpu-busy")
 
 
+#: Settings whose effect is the test that decides: where one helped, it was what it changes.
+_PROVES = {
+    "NCCL_IB_DISABLE": "network-transport",
+    "NCCL_IB_GID_INDEX": "network-transport",
+    "NCCL_IB_HCA": "network-transport",
+    "NCCL_IB_TC": "network-transport",
+    "NCCL_IB_SL": "network-transport",
+    "NCCL_NET_GDR_LEVEL": "network-transport",
+    "NCCL_CROSS_NIC": "network-transport",
+    "NCCL_SOCKET_IFNAME": "network-interface",
+    "GLOO_SOCKET_IFNAME": "network-interface",
+    "NCCL_SHM_DISABLE": "shm-too-small",
+    "NCCL_NVLS_ENABLE": "fabric-manager",
+}
+#: Settings that only go round the fault: what they switch off is to be mended.
+_ROUND = {"NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
+
+
 def claims(job: Job, cause: str) -> Iterable[Finding]:
     """The claim of one cause that rests on a person's words alone."""
+    yield from _proved(job, cause)
     if cause == "rank-dependent-branch":
         yield from _apart(job)
     elif cause == "data-dependent-graph":
@@ -174,5 +193,56 @@ def _never_met(job: Job) -> Iterable[Finding]:
         next_step=say("mend these settings; if it fails still, give the log of that run as well"),
         origin=origin_of(job.trainer, (), role="launcher"),
         excerpts=(excerpt(still, "messenger"),),
+        ceiling=0.75,
+    )
+
+
+def _proved(job: Job, cause: str) -> Iterable[Finding]:
+    """A person says that a setting made it work."""
+    told = next(
+        (
+            r
+            for r in job.all(Remark)
+            if r.topic == "setting-works" and _PROVES.get(r.values.get("name", "")) == cause
+        ),
+        None,
+    )
+    if told is None:
+        return
+    name, value = told.values["name"], told.values.get("value", "")
+    if value != _ROUND.get(name, value):
+        return
+    yield Finding(
+        cause=cause,
+        summary=say(
+            "As reported, it works with {name}={value}: what that setting changes was at fault.",
+            name=name,
+            value=value,
+        ),
+        support=(
+            evidence(
+                say("reported, the test that decides: {quote}", quote=told.quote[:200]),
+                STRONG + FAIR,
+                told,
+            ),
+        ),
+        fixes=(
+            Fix(
+                say(
+                    "keep {name}={value} for now, at the price of speed: it goes round the fault. "
+                    "Then mend what it switches off",
+                    name=name,
+                    value=value,
+                )
+                if name in _ROUND
+                else say("set {name}={value} on all nodes", name=name, value=value)
+            ),
+        ),
+        next_step=say(
+            "run once with it and once without, NCCL_DEBUG=INFO both times: the lines in which "
+            "the two differ (“Using network”, “via …”) show what NCCL chose instead"
+        ),
+        origin=origin_of(job.trainer, (), role="node"),
+        excerpts=(excerpt(told, "origin"),),
         ceiling=0.75,
     )

@@ -39,6 +39,10 @@ def _devices(found: re.Match[str]) -> Values:
     return {"devices": ",".join(re.findall(r"\d+", found[1])), "use": found[2].lower()}
 
 
+def _setting(found: re.Match[str]) -> Values:
+    return {"name": found[1].upper(), "value": found[2].strip("*`")}
+
+
 def _count(found: re.Match[str]) -> Values:
     return {"count": found[1], "model": found[2].upper()}
 
@@ -48,6 +52,14 @@ _STUCK = r"(?:hang(?:s|ing|ed)?|hung|stuck|freezes|freezing|frozen|stall(?:s|ed)
 _STUCK_ZH = r"(?:卡住|卡死|卡在|挂起|挂住|挂死|hang住?|不动了?|停住)"
 _SILENT_ZH = r"(?:没有|无|没)(?:任何|新的?|再)?(?:输出|日志|进展|反应|响应|打印)"
 
+_SETTING = (
+    r"\b((?:NCCL_(?:IB_DISABLE|IB_GID_INDEX|IB_HCA|IB_TC|IB_SL|NET_GDR_LEVEL|CROSS_NIC|"
+    r"SOCKET_IFNAME|SHM_DISABLE|NVLS_ENABLE)|GLOO_SOCKET_IFNAME)) ?= ?[\"']?([^\s\"'`,;。；]{1,60})"
+)
+_HELPED = (
+    r"(?:\b(?:works?|worked|working|solve[sd]|fixe[sd]|resolve[sd]|helps|helped|runs? (?:fine|well|"
+    r"normally))\b|(?<!不)正常|解决了|可以了|就好了|没问题)"
+)
 _PREPARING = (r"(?:\btokeni[zs]\w{1,8}|\bpre-?process\w{0,6}"
               r"|\bdata(?:set)?[ -](?:processing|preparation|packing))")  # fmt: skip
 
@@ -86,6 +98,13 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         r"|\b(?:stays?|remains?|sits?|is) at \d{1,9}(?:/\d{1,9}| ?%)[^.;\n]{0,30}\bforever\b", _I),
         _nothing),
     ("stuck", re.compile(r"\(stuck\)|[\"'“]freezes?[\"'”]", _I), _nothing),
+    # "with NCCL_IB_DISABLE=1 it works": the test that decides, in either order
+    ("setting-works", re.compile(
+        rf"{_SETTING}(?:(?!\b(?:not|no|never|still|neither|but|fail\w*)\b|n't)[^.;。；\n]){{0,60}}?"
+        rf"{_HELPED}", _I), _setting),
+    ("setting-works", re.compile(
+        rf"(?<!n't )(?<!not )(?<!never ){_HELPED}(?:(?!\b(?:not|no|never|still|fail\w*)\b|n't)"
+        rf"[^.;。；\n]){{0,60}}?{_SETTING}", _I), _setting),
     # a person's own finding: preparing the data takes longer than the others wait
     ("slow-data", re.compile(
         rf"{_PREPARING}(?:(?!\b(?:not|no)\b)[^.;。\n]){{0,60}}?\btime(?:s|d)?[ -]?out", _I),
