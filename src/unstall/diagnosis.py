@@ -163,9 +163,12 @@ def _at_work(job: Job) -> bool:
 
     A start of NCCL that never came to its end shows nothing: there a job may hang without a word.
     """
-    return any(job.all(kind) for kind in WORK) or any(
-        init.stage == "complete" for init in job.all(NcclInit)
-    )
+    # an exchange of weights that was begun may be what hangs, or be spoken of
+    return any(
+        not isinstance(fact, Phase) or fact.kind != "weight-sync" or fact.finished
+        for kind in WORK
+        for fact in job.all(kind)
+    ) or any(init.stage == "complete" for init in job.all(NcclInit))
 
 
 def examine(job: Job, spared: Spared | None = None) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from unstall.causes import hccl
 from unstall.causes.engine_signs import step
 from unstall.causes.reasons import began
@@ -26,6 +28,8 @@ from unstall.model.facts import (
     WatchdogStuck,
 )
 from unstall.model.text import Text, say
+
+_REFUSED = re.compile(r"Connection refused|server can't be reached at")
 
 
 def parted_step() -> Text:
@@ -114,6 +118,12 @@ def deciding_step(job: Job, fact: Fact) -> Text:
         return say(
             "look for the rank that failed first: a closed connection or remote error is "
             "what its peers see. NCCL_DEBUG=INFO shows NCCL's own last words on every rank"
+        )
+    if isinstance(fact, PythonException) and _REFUSED.search(fact.message):
+        return say(
+            "look at the log of the server that was asked: nothing listened at that address at "
+            "that time. It was not started, had failed, still loaded its model, or listens at "
+            "another host or port"
         )
     if isinstance(fact, HcclError):
         return hccl.step(fact)

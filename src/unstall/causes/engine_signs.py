@@ -20,7 +20,16 @@ from unstall.model.findings import Finding
 from unstall.model.text import Text, say
 
 #: How near each kind is to what failed: an engine that ended only tells of its worker's end.
-_DISTANCE = {"watchdog": 0, "rpc-timeout": 1, "worker-died": 1, "engine-dead": 2}
+_DISTANCE = {
+    "watchdog": 0,
+    "rpc-timeout": 1,
+    "worker-died": 1,
+    "engine-dead": 2,
+    "request-failed": 3,
+}
+
+#: Requests that failed for want of something in the engine, not by what was asked.
+_LOST = ("Decode transfer failed", "Prefill transfer failed", "Method execution failed")
 
 
 def signs(job: Job) -> list[EngineNotice]:
@@ -35,7 +44,11 @@ def signs(job: Job) -> list[EngineNotice]:
         and not notice.detail.startswith("Health check failed")
         # a soft watchdog only writes
         and "soft=True" not in notice.detail
-        and went_on(job, notice) is None
+        and (
+            notice.detail.startswith(_LOST)
+            if notice.kind == "request-failed"
+            else went_on(job, notice) is None
+        )
     ]
 
 
@@ -99,6 +112,17 @@ def engine_waits(job: Job) -> Finding | None:
 
 def headline(notice: EngineNotice) -> Text:
     """What is certain of an engine's own words."""
+    if notice.kind == "request-failed":
+        return say(
+            "Requests failed inside the inference engine ({words}); the input does not tell why.",
+            words=notice.detail[:80],
+        )
+    if "PyExecutor" in notice.detail:
+        return say(
+            "TensorRT-LLM's executor loop made no progress until its hang detector ended it "
+            "({words}); the input does not tell where it stood.",
+            words=notice.detail[:80],
+        )
     if notice.kind == "watchdog":
         return say(
             "SGLang's scheduler did not finish a step within its watchdog's time and ended the "
@@ -135,6 +159,18 @@ def _start(notice: EngineNotice) -> bool:
 
 def step(notice: EngineNotice) -> Text:
     """What would tell why an engine gave up."""
+    if notice.kind == "request-failed":
+        return say(
+            "compare the logs of both sides at the time of the first failed request: of a transfer "
+            "between prefill and decode the side that names an error of its own is at fault, the "
+            "other only lost it"
+        )
+    if "PyExecutor" in notice.detail:
+        return say(
+            "take stacks of every rank before the detector fires (py-spy dump --native --pid PID): "
+            "all in one collective is a standstill of the transport, one elsewhere is the rank "
+            "that the others wait for"
+        )
     if notice.kind == "watchdog":
         return say(
             "take stacks of every scheduler process before its watchdog fires (py-spy dump --pid "

@@ -42,16 +42,25 @@ def meets(exception: PythonException) -> bool:
     )
 
 
-def interrupted(job: Job, exception: PythonException) -> tuple[Text, float] | None:
-    """That a person interrupted it inside the exchange: it waited long enough to look hung."""
-    if not exception.type.endswith("KeyboardInterrupt") or not meets(exception):
+def broken_off(job: Job, exception: PythonException) -> tuple[Text, float, str] | None:
+    """How the exchange was ended from outside: what tells it, its weight, its sort of sign."""
+    if not meets(exception):
         return None
-    still = ("stuck", "no-output", "gpu-idle", "gpu-busy")
-    told = any(remark.topic in still for remark in job.all(Remark))
-    return (
-        say(
+    if exception.type.endswith("KeyboardInterrupt"):
+        # whoever interrupts has waited long enough to take it for a hang
+        still = ("stuck", "no-output", "gpu-idle", "gpu-busy")
+        told = any(remark.topic in still for remark in job.all(Remark))
+        text = say(
             "it was interrupted while it stood in the exchange of weights: {function}",
             function=exception.frames[-1].function,
-        ),
-        STRONG + WEAK if told else FAIR,
-    )
+        )
+        return text, STRONG + WEAK if told else FAIR, "frames"
+    if re.search(r"RemoteDisconnected|Connection aborted", f"{exception.type} {exception.message}"):
+        text = say(
+            "the server closed the connection in the middle of a request of the exchange: "
+            "{message}",
+            message=exception.message[:160],
+        )
+        # the server's process may have ended for a reason of its own
+        return text, STRONG + WEAK / 2, "request"
+    return None

@@ -25,7 +25,7 @@ from unstall.causes.reasons import (
     judged,
     went_on,
 )
-from unstall.causes.weight_exchange import FUNCTION, ROUTE, interrupted, is_port, meets
+from unstall.causes.weight_exchange import FUNCTION, ROUTE, broken_off, is_port, meets
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     EngineNotice,
@@ -163,8 +163,8 @@ def _signs(job: Job) -> list[_Sign]:
                     "state",
                 )
             )
-        elif (told := interrupted(job, exception)) is not None:
-            found.append((exception, *told, "frames"))
+        elif (told := broken_off(job, exception)) is not None:
+            found.append((exception, *told))
         elif meets(exception) and re.search(
             r"wait timeout|[Tt]imed out|timeout|EOF|connect|ncclUniqueId", exception.message
         ):

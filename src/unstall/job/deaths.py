@@ -61,6 +61,8 @@ DEVICE = re.compile(
     # Ascend's device and HCCL: what a rank waited for, or a code that HCCL explains beside it
     r"|HCCL (?:function )?error|function error: (?:Hccl|aclrtSynchronize|AclrtSynchronize)"
     r"|npuSynchronize"
+    # Intel's devices, by Level Zero
+    r"|UR_RESULT_ERROR_|level_zero backend failed"
     r"|Detected mismatch between collectives|Bus error|bus error"
     r"|unable to (?:open|allocate|resize|mmap|write).{0,40}shared memory"
 )

@@ -107,9 +107,10 @@ def _shown_by(fact: Fact) -> Iterable[tuple[str, str, int]]:
             yield fact.software, fact.role, 3
     elif isinstance(fact, (EngineLoad, EngineNotice)):
         if sign is None:
-            # only SGLang's scheduler has a watchdog of its own
-            own = isinstance(fact, EngineNotice) and fact.kind == "watchdog"
-            yield "sglang" if own else "vllm", "inference", 1
+            # SGLang's scheduler and TensorRT-LLM's executor have a watchdog of their own
+            watchdog = isinstance(fact, EngineNotice) and fact.kind == "watchdog"
+            executor = watchdog and "PyExecutor" in fact.quote
+            yield "tensorrt-llm" if executor else "sglang" if watchdog else "vllm", "inference", 1
     elif isinstance(fact, PythonException) and fact.frames_from != "launcher":
         for frame in reversed(fact.frames[-40:]):
             found = by_path(frame.file)

@@ -92,6 +92,9 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
     ("stuck", re.compile(
         r"(?<!不再)(?<!没有)(?<!不会)(?:卡住|卡死|卡在|卡主|死锁|挂死|一直卡|hang住|停住不)"),
         _nothing),
+    ("stuck", re.compile(
+        r"\b(?:causes|caused|causing|leads to|results in) (?:a |an |the )?(?:deadlock|hang)s?\b"
+        r"|\bdeadlock\*{0,2}:", _I), _nothing),
     # a report's title; and a counter that does not move
     ("stuck", re.compile(
         r"^#{1,6} .{0,300}\b(?:stuck|hangs|hanging|deadlocks?)\W{0,6}$"

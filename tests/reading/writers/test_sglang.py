@@ -38,6 +38,10 @@ def test_loads(read, line, expected):
         ("[2025-03-09 00:57:20] Received sigquit from a child proces. It usually", "engine-dead"),
         ("[2025-03-09 TP1] Scheduler hit an exception: Traceback (most recent", "engine-dead"),
         (
+            "[2026-01-17 16:23:13 TP1] Decode transfer failed for request rank=1 rid='3c'",
+            "request-failed",
+        ),
+        (
             "Health check failed. Server couldn't get a response from detokenizer for last 20",
             "rpc-timeout",
         ),

@@ -32,6 +32,7 @@ from unstall.reading.writers.sglang import SchedulerLoads, SchedulerNotices
 from unstall.reading.writers.store import StoreReader
 from unstall.reading.writers.terminate import Terminations
 from unstall.reading.writers.training import TrainingSteps
+from unstall.reading.writers.trtllm import HangDetectors
 from unstall.reading.writers.vllm import EngineLoads, EngineNotices
 from unstall.reading.writers.warnings_ import Warnings
 from unstall.reading.writers.wrapper import WrapperReader
@@ -65,6 +66,7 @@ READERS: tuple[type[Reader], ...] = (
     EngineLoads,
     SchedulerLoads,
     SchedulerNotices,
+    HangDetectors,
     DeadWorkers,
     RayEvents,
     Limits,

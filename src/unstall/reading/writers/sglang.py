@@ -82,6 +82,12 @@ class SchedulerNotices(Sentences):
             "atchdog timeout (",
             r"\b\w{0,30} ?[Ww]atchdog timeout \((?:self\.)?watchdog_timeout=.{0,60}",
         ),
+        # srt/disaggregation/{prefill,decode}.py: the request is given up, the server goes on
+        _notice(
+            "request-failed",
+            "transfer failed for request",
+            r"(?:Decode|Prefill) transfer failed for request.{0,200}",
+        ),
         _notice(
             "engine-dead",
             "Scheduler hit an exception|sigquit|SIGQUIT|one child failed|child failed",
