@@ -33,6 +33,7 @@ ELSEWHERE = re.compile(
     r"|No CUDA GPUs are available|invalid device ordinal|[Dd]uplicate GPU"
     r"|Gloo|gloo|rendezvous|Rendezvous|TCPStore|environment variable .{1,40} expected"
     r"|Name or service not known|name resolution|MASTER_ADDR|monitoredBarrier"
+    r"|^KeyError: '(?:(?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_PORT|SLURM_\w+ID|OMPI_COMM_\w+)'$"
     r"|StreamCapture(?!Status)|stream is capturing|captured event|capture (?:mode|invalid)"
     r"|cudaGetDeviceCount|NVML|ncclUnhandled|unhandled (?:cuda|system) error"
 )

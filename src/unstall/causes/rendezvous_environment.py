@@ -31,7 +31,12 @@ from unstall.model.plan import Judgement, Program
 from unstall.model.text import Text, say
 
 LOCAL = re.compile(r"^(localhost|127\.\d+\.\d+\.\d+|::1|0\.0\.0\.0|::)$")
-_MISSING = re.compile(r"environment variable (\w{1,40}) expected, but not set")
+_MISSING = re.compile(
+    r"environment variable (\w{1,40}) expected, but not set"
+    # a script's own look into the environment, as ``KeyError`` tells it
+    r"|^KeyError: '?((?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT)|SLURM_PROCID"
+    r"|SLURM_LOCALID|OMPI_COMM_WORLD_\w{4,16})'?$"
+)
 _INVALID = re.compile(
     r"[Ii]nvalid rank (-?\d+)|rank (-?\d+) (?:is )?(?:>=|must be less than|out of)"
     r"|node_rank.{0,40}(?:greater|less|must be)|[Dd]uplicate rank (\d+)"
@@ -252,13 +257,13 @@ def _gave_up(job: Job, failure: StoreFailure) -> bool:
 
 def _of_exception(one: PythonException) -> Iterable[tuple[Fact, Text, float, str]]:
     message = one.message[:2000]
-    if (found := _MISSING.search(message)) is not None:
+    if (found := _MISSING.search(f"{one.type}: {message}".strip())) is not None:
         yield (
             one,
             say(
                 "the variable {name} was not set: the process was not started by a launcher that "
                 "gives it, or it was not exported",
-                name=found[1],
+                name=found[1] or found[2],
             ),
             STRONG + FAIR + WEAK,
             "missing",
