@@ -195,13 +195,14 @@ class Prefixes:
         return text[found.end() :]
 
     def _digit(self, text: str) -> str | None:
-        if (found := _ISO.match(text)) is not None:
+        if text[10:11] == "T" and (found := _ISO.match(text)) is not None:
             self._time(moment_of(found[1]))
             if found[2]:
                 self._fields["stream"] = found[2]
                 self._partial = found[3] == "P"
             return text[found.end() :]
-        if (found := _STAMPED.match(text)) is not None:
+        prefixed = "[rank" in text or "[default" in text or "pid=" in text
+        if prefixed and (found := _STAMPED.match(text)) is not None:
             self._time(moment_of(found[1]))
             return text[found.end() :]
         numbered = self._numbered(text)

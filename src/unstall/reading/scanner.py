@@ -81,6 +81,7 @@ class Scanner:
         self._passing = passing
         self._waiting = waiting
         self._cut: dict[tuple[object, ...], tuple[int, Stripped]] = {}
+        self._last = "", self._prefixes.strip("")
         self.lines = 0
 
     def __iter__(self) -> Iterator[Line]:
@@ -157,14 +158,21 @@ class Scanner:
         if len(kept.lines) >= number:
             return  # a further part of a very long line
         last = text.rpartition("\r")[2] if "\r" in text else text
-        kept.add(self._prefixes.strip(markup(last)).text[:LONGEST].replace("\n", " "))
+        stripped = self._stripped(markup(last))
+        kept.add(stripped.text[:LONGEST].replace("\n", " "))
+
+    def _stripped(self, text: str) -> Stripped:
+        """The text without prefixes; the first lines are wanted twice, so the last is kept."""
+        if text != self._last[0]:
+            self._last = text, self._prefixes.strip(text)
+        return self._last[1]
 
     def _logical(self, number: int, text: str, out: list[Line]) -> None:
         written = text[:LONGEST]
         text = markup(written)
         # Addresses are taken out of the text; they stay in the line as written.
         raw = written if "](http" in written else text
-        stripped = self._prefixes.strip(text)
+        stripped = self._stripped(text)
         if stripped.partial or self._cut:
             joined = self._join(number, stripped)
             if joined is None:
