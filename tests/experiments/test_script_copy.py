@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_copy import copied
+from unstall.experiments.script_copy import OWN, copied
 
 #: What scripts do with their own name and place; each says what it found.
 SCRIPTS = {
@@ -27,6 +27,8 @@ echo "$(cd -P "$(dirname "$S")" && pwd)"
     "stripped": 'echo "${0%/*}"\n',
     "own name": 'N=$(basename "$0" .sh)\necho "log of $N, $(basename $0), ${0##*/}"\n',
     "name of source": 'echo "$(basename "${BASH_SOURCE[0]}") ${BASH_SOURCE##*/}"\n',
+    "log beside": 'exec > >(tee "${0%.sh}.log"); echo "$(basename "$0")"; rm "${0%.*}.log"\n',
+    "in quotes": 'echo "a ${0%.sh} b `basename $0` $(basename "${0}" .sh)"\n',
     "main guard": 'main() { echo main; }\n[[ "${BASH_SOURCE[0]}" == "$0" ]] && main "$@"\n',
     "sources beside": 'source "$(dirname "$0")/other.sh"\nshow\n',
     "sources here": ". ./here.sh\n",
@@ -76,7 +78,12 @@ def test_a_copy_says_what_the_script_says(place, tmp_path, name, monkeypatch):
 
     def said(path):
         done = subprocess.run(
-            ["bash", path], capture_output=True, text=True, check=False, timeout=60
+            ["bash", path],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, OWN: str(way)},
         )
         return done.stdout, done.stderr.replace(str(path), "")
 

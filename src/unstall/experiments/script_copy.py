@@ -4,7 +4,8 @@ A script that looks at neither its own name nor its own place, and puts no other
 the run's folder. One that does gets its copy beside it, under another name and for the time of the
 run only: ``$0`` and ``BASH_SOURCE`` cannot be given another value without ``exec "$0"`` starting
 the unchanged script. Where it was named by a symbolic link, each link on the way has one beside it,
-so that ``dirname "$0"`` and ``readlink -f "$0"`` both lead where they did.
+so that ``dirname "$0"`` and ``readlink -f "$0"`` both lead where they did. What is made of the name
+alone is made of the variable :data:`OWN`, which whoever runs the copy has to set.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _LOOKS = re.compile(
     r"|(?:^|[\s;&|({`!])\.[ \t]",
     re.MULTILINE | re.ASCII,
 )
-_ITSELF = re.compile(r"""["']?\$\{?(?:0|BASH_SOURCE(?:\[0\])?)\}?["']?\Z""")
-_NAME_OF_ITSELF = re.compile(r"\$\{(?:0|BASH_SOURCE(?:\[0\])?)##\*/\}\Z")
-_PLAIN = re.compile(r"[A-Za-z0-9_.+-]+\Z")
+_ITSELF = re.compile(r"\"?\$\{?(0|BASH_SOURCE(?:\[0\])?)\}?\"?\Z")
+_MADE_OF_ITSELF = re.compile(r"\$\{(0|BASH_SOURCE(?:\[0\])?)[%#/]")
+#: Variable that holds the script's path as the user named it.
+OWN = "UNSTALL_SCRIPT"
 _MOST_LINKS = 40
 
 
@@ -94,7 +96,7 @@ def _beside(script: Path, text: str, side: str, made: list[Path]) -> None:
         link.symlink_to(_hidden(target, side))
         path = path.parent / target
     made.append(_hidden(path, side))
-    _write(path, made[-1], _with_own_name(text, script.name))
+    _write(path, made[-1], _with_own_name(text))
     made.sort(key=lambda one: one != named)
 
 
@@ -108,31 +110,29 @@ def _write(like: Path, target: Path, text: str) -> None:
     shutil.copymode(like, target)  # a script may start itself
 
 
-def _with_own_name(text: str, called: str) -> str:
-    """The text with the script's own name where it asks for that alone.
+def _with_own_name(text: str) -> str:
+    """The text with the script's own name where only that is made something of.
 
-    ``basename "$0"`` and ``${0##*/}``, by which scripts name logs or choose what to do. Of a link
-    ``$0`` has the link's name, ``BASH_SOURCE`` too: bash does not follow it.
+    ``basename "$0"``, ``${0##*/}``, ``${0%.sh}.log``: scripts name logs so, or choose what to do.
     """
-    if _PLAIN.match(called) is None:
-        return text
     data = text.encode()
     cuts: list[tuple[int, int]] = []
     todo: list[Node] = [script_places.parse(data)]
     while todo:
         node = todo.pop()
         own = data[node.start_byte : node.end_byte].decode(errors="replace")
-        if node.type == "expansion" and _NAME_OF_ITSELF.match(own.lstrip()):
-            # within a string the grammar counts a blank before it as its own
-            cuts.append((node.end_byte - len(own.lstrip().encode()), node.end_byte))
-            continue
-        if node.type == "command" and own.startswith("basename"):
-            cuts += [
-                (word.start_byte, word.end_byte)
-                for word in node.named_children[1:]
-                if _ITSELF.match(data[word.start_byte : word.end_byte].decode(errors="replace"))
-            ]
+        # within a string the grammar counts a blank before an expansion as its own
+        begin = node.start_byte + len(own) - len(own.lstrip())
+        if node.type == "expansion" and (made := _MADE_OF_ITSELF.match(own.lstrip())) is not None:
+            cuts.append((begin + made.start(1), begin + made.end(1)))
+        elif node.type == "command" and own.startswith("basename"):
+            for word in node.named_children[1:]:
+                written = data[word.start_byte : word.end_byte].decode(errors="replace")
+                if (itself := _ITSELF.match(written)) is not None:
+                    cuts.append(
+                        (word.start_byte + itself.start(1), word.start_byte + itself.end(1))
+                    )
         todo.extend(node.named_children)
-    for start, end in sorted(cuts, reverse=True):
-        data = data[:start] + called.encode() + data[end:]
+    for start, end in sorted(set(cuts), reverse=True):
+        data = data[:start] + OWN.encode() + data[end:]
     return data.decode()

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from unstall.experiments.logs import Log
@@ -30,12 +30,14 @@ class Outputs:
 
     Args:
         besides: files that are followed already.
-        named: files that the script's text names: a program that ends at once is not seen.
+        named: see :func:`named_in`: a program that ends at once is not seen.
     """
 
-    def __init__(self, besides: Iterable[Path] = (), named: Iterable[Path] = ()) -> None:
+    def __init__(
+        self, besides: Iterable[Path] = (), named: Mapping[Path, bool] | None = None
+    ) -> None:
         self._known = set(map(_identity, besides))
-        self._named = {path: _size(path) for path in list(named)[:MOST]}
+        self._named = [(path, keeps, _state(path)) for path, keeps in (named or {}).items()]
         self._logs: list[Log] = []
         self._from: dict[Path, int] = {}
         self._only_named: set[Path] = set()
@@ -52,11 +54,11 @@ class Outputs:
 
     def find(self, pids: Iterable[int]) -> None:
         """Look for files that these processes print into, and for those that were named."""
-        for path, before in self._named.items():
-            now, identity = _size(path), _identity(path)
+        for path, keeps, before in self._named:
+            now, identity = _state(path), _identity(path)
             if now is not None and now != before and identity not in self._known:
                 self._only_named.add(path)
-                self._add(path, identity, before if before is not None and now > before else 0)
+                self._add(path, identity, before[0] if keeps and before is not None else 0)
         for pid in pids:
             for number in (1, 2):
                 with contextlib.suppress(OSError, ValueError):
@@ -112,19 +114,29 @@ class Outputs:
         return made
 
 
-_REDIRECTION = re.compile(r"[>](?:>|\|)?[ \t]{0,8}([\w./+@%:,=-]{1,400})", re.ASCII)
+_REDIRECTION = re.compile(r">(>?)\|?[ \t]{0,8}([\w./+@%:,=-]{1,400})", re.ASCII)
 
 
-def named_in(text: str, folders: Iterable[Path]) -> list[Path]:
-    """Files into which a script's text sends output, as far as it names them without variables."""
-    words = [word for word in _REDIRECTION.findall(text) if not word.startswith("/dev/")]
-    found = [folder / word for word in dict.fromkeys(words) for folder in folders]
-    return list(dict.fromkeys(path.resolve() for path in found))
+def named_in(text: str, folders: Sequence[Path]) -> dict[Path, bool]:
+    """Files into which a script's text sends output, and whether it appends to them.
+
+    Only as far as it names them without variables.
+    """
+    found: dict[Path, bool] = {}
+    for appends, word in _REDIRECTION.findall(text):
+        if not word.startswith("/dev/"):
+            for folder in folders:
+                found.setdefault((folder / word).resolve(), bool(appends))
+        if len(found) >= MOST:
+            break
+    return found
 
 
-def _size(path: Path) -> int | None:
+def _state(path: Path) -> tuple[int, int] | None:
+    """Size and time of the last change; ``None`` where there is no such file."""
     with contextlib.suppress(OSError):
-        return path.stat().st_size
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns
     return None
 
 

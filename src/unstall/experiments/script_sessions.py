@@ -17,7 +17,7 @@ from unstall.experiments.from_report import refuse_unread
 from unstall.experiments.no_change import changing
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
-from unstall.experiments.script_copy import copied
+from unstall.experiments.script_copy import OWN, copied
 from unstall.experiments.script_edit import Edits
 from unstall.experiments.script_run import Until, run_script
 from unstall.experiments.statistics import share
@@ -289,7 +289,7 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
                 stall=request.stall,
                 first=request.start_up,
                 limit=request.limit,
-                environment=recording(place),
+                environment={**recording(place), OWN: str(request.script)},
                 tell=teller,
                 remove=more,
             )
