@@ -9,6 +9,7 @@ arguments); gloo ``transport/tcp/device.cc``.
 from __future__ import annotations
 
 from unstall.model.text import Text, say
+from unstall.programs.ray import names as ray
 
 _EXACT: dict[str, tuple[str, Text]] = {
     "CUDA_VISIBLE_DEVICES": ("CUDA", say("the CUDA runtime shows the process only these devices")),
@@ -67,5 +68,7 @@ def reader_of(name: str) -> tuple[str, Text] | None:
         return "HTTP", say("HTTP clients read it")
     for prefix, reader, what in _PREFIXES:
         if name.startswith(prefix) and len(name) > len(prefix):
+            if prefix == "RAY_" and not ray.may_read(name):
+                return None
             return reader, what
     return None

@@ -128,6 +128,9 @@ class TestVariables:
             "accelerate launch --num_machines 2 --machine_rank $R --main_process_ip $MASTER_ADDR "
             "--num_processes 4 fit.py\n",
             "export MY_EVAL_TIMEOUT_SEC=5\ntorchrun --standalone fit.py\n",
+            "RAY_RANK=0\nRAY_LOG_DIR=/d\nif [ $RAY_RANK = 0 ]; then\n  ray start --head\nfi\n"
+            "MASTER_PORT=6000\nray start --head\n",
+            "WORLD_SIZE=16\nif [ $WORLD_SIZE -gt 1 ]; then\n  torchrun --standalone fit.py\nfi\n",
             "RAY_ADDRESS=http://h:8265 ray job submit -- python3 -m verl.trainer.main_ppo\n",
             "export NNODES=2\ntorchrun --nnodes $NNODES --node_rank $R --master_addr h fit.py\n",
         ],
@@ -141,6 +144,9 @@ class TestVariables:
         ("text", "name"),
         [
             ("NCCL_ALGO=Ring\ntorchrun --standalone fit.py\n", "NCCL_ALGO"),
+            ("RAY_DEDUP_LOGS=0\nray start --head\n", "RAY_DEDUP_LOGS"),
+            ("RAY_memory_usage_threshold=1\nray start --head\n", "RAY_memory_usage_threshold"),
+            ("export WORLD_SIZE=2\ntorchrun --standalone fit.py\n", "WORLD_SIZE"),
             ("export MASTER_PORT=4711\ntorchrun --standalone fit.py\n", "MASTER_PORT"),
             ("export VLLM_SERVER_PORT=9\nvllm serve m\n", "VLLM_SERVER_PORT"),
         ],

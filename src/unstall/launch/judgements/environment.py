@@ -132,6 +132,7 @@ def _not_arriving(
         la
         for la in lost
         if not (name in _RENDEZVOUS and la.server and la.engine in ENGINES and name in la.ignores)
+        and not _of_the_script(la, name)
     ]
     deaf = [la for la in unused if name in la.ignores]
     unused = [la for la in unused if name not in la.ignores or la in deaf]
@@ -160,6 +161,17 @@ def _not_arriving(
         correction,
         ("rendezvous-environment",) if name in ("MASTER_ADDR", "MASTER_PORT") else (),
     )
+
+
+def _of_the_script(launch: Launch, name: str) -> bool:
+    """Whether a rendezvous variable that was never exported is for the script's own use.
+
+    A Ray node reads none; RANK and WORLD_SIZE of one process are nobody's to set by hand where a
+    launcher sets them.
+    """
+    if name not in _RENDEZVOUS or name not in launch.call.not_exported:
+        return False
+    return launch.role == "node" or (name in ("RANK", "WORLD_SIZE") and name in launch.ignores)
 
 
 def _through_ray(context: Context, launch: Launch, name: str) -> bool:
