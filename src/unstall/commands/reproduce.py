@@ -185,7 +185,7 @@ def reproduce(
         else:
             if stack is not None and timeout is not None:
                 raise LabError(say("--timeout is for scenarios; a stack's software says its own"))
-            if export is not None and (unused := one_of(ctx, ("output", "as_json", "stack"))):
+            if export is not None and (unused := one_of(ctx, ("output", "as_json"))):
                 raise LabError(
                     say("--export only writes a file: {options} is for a run", options=unused)
                 )
