@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from unstall.guard.attempt import Attempt, Stall
 from unstall.guard.checkpoints import Checkpoint
-from unstall.guard.session import Request, _another, _status, _words
+from unstall.guard.record import Attempt, Stall
+from unstall.guard.session import Request, another, status_of, words_of
 from unstall.guard.telling import Teller, span
 
 COMMAND = ("torchrun", "train.py")
@@ -23,7 +23,7 @@ def ended(step: int | None, outcome: str = "failed", cause: str | None = None) -
 
 
 def more(restarts: int, *attempts: Attempt) -> bool:
-    return _another(Request(command=COMMAND, restarts=restarts), list(attempts), Teller())
+    return another(Request(command=COMMAND, restarts=restarts), list(attempts), Teller())
 
 
 def test_no_restarts_without_being_asked() -> None:
@@ -57,11 +57,11 @@ def test_before_the_first_step_only_a_known_cause_tells() -> None:
 def test_words_of_a_restart() -> None:
     one = Checkpoint(Path("out/checkpoint 7"), 7, 0.0, True)
     plain = Request(command=COMMAND, resume_with="--resume 'a b'")
-    assert _words(plain, None, again=False) == [*COMMAND]
-    assert _words(plain, None, again=True) == [*COMMAND, "--resume", "a b"]
+    assert words_of(plain, None, again=False) == [*COMMAND]
+    assert words_of(plain, None, again=True) == [*COMMAND, "--resume", "a b"]
     placed = Request(command=COMMAND, resume_with="--resume {checkpoint}", checkpoints="out/*")
-    assert _words(placed, None, again=True) == [*COMMAND]
-    assert _words(placed, one, again=True) == [*COMMAND, "--resume", "out/checkpoint 7"]
+    assert words_of(placed, None, again=True) == [*COMMAND]
+    assert words_of(placed, one, again=True) == [*COMMAND, "--resume", "out/checkpoint 7"]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_words_of_a_restart() -> None:
 def test_exit_status(outcome: str, code: int | None, status: int) -> None:
     attempt = ended(4, outcome)
     attempt.code = code
-    assert _status(attempt) == status
+    assert status_of(attempt) == status
 
 
 @pytest.mark.parametrize(

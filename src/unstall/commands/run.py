@@ -140,7 +140,7 @@ def run(
         typer.echo("unstall: run needs Linux or macOS", err=True)
         raise typer.Exit(2)
     from unstall.experiments.nurse import LabError
-    from unstall.guard.attempt import Rules
+    from unstall.guard.record import Rules
     from unstall.guard.session import PLACE, Request, guard
 
     if resume_with and PLACE in resume_with and not checkpoints:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from unstall.experiments import guard, tree
 from unstall.guard import keep
+from unstall.guard.job import Job, end, wait
 from unstall.guard.look import Look, look
 from unstall.guard.output import Kept, Stream
 from unstall.guard.pace import Pace
+from unstall.guard.record import Attempt, Rules, Stall
 from unstall.guard.signals import Signals
 from unstall.guard.telling import Teller
 from unstall.model.text import say
@@ -29,81 +29,6 @@ _PAUSE = 0.1
 _LOOKS = 2
 #: Where no rank is known to wait, a job may wait for another machine: it gets so much longer.
 _STILL = 3
-
-
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for.
-
-    Attributes:
-        stall: seconds without progress after which the processes are looked at; ``None``: by pace.
-        start_up: the same before a pace is known.
-        stop: whether a job that is stalled is ended.
-        grace: seconds between SIGTERM and SIGKILL.
-        gap: seconds between the two samples of a look, and between two looks.
-        bare: nothing is added to the command's environment.
-    """
-
-    stall: float | None = None
-    start_up: float = 600.0
-    stop: bool = False
-    grace: float = 30.0
-    gap: float = 3.0
-    bare: bool = False
-
-
-class Stall(msgspec.Struct, kw_only=True):
-    """That a job made no progress and nothing in it moved.
-
-    Attributes:
-        step: the last step.
-        idle: seconds since, when that was certain.
-        kind, said: of the look.
-        folder: with the evidence.
-        cause, confidence, summary: of the diagnosis.
-        went_on: seconds after which there was progress again; ``None``: there was none.
-    """
-
-    step: int
-    idle: float
-    kind: str
-    said: str
-    folder: str
-    cause: str | None = None
-    confidence: float = 0.0
-    summary: str = ""
-    went_on: float | None = None
-
-
-class Attempt(msgspec.Struct, kw_only=True):
-    """What became of one attempt.
-
-    Attributes:
-        number: from 1.
-        command: its words.
-        code: exit code of the command as Python counts, negative for a signal.
-        outcome: ``finished``, ``failed``, ``stalled`` (and ended for that), ``interrupted``.
-        step: last step seen; ``first_step`` the first.
-        seconds: how long it ran.
-        ended: when, as seconds since 1970.
-        stalls: times at which it stood still.
-        evidence: folder of a failure's evidence.
-        checkpoint: that it began from.
-    """
-
-    number: int
-    command: list[str]
-    code: int | None = None
-    outcome: str = "finished"
-    first_step: int | None = None
-    step: int = 0
-    seconds: float = 0.0
-    ended: float = 0.0
-    stalls: list[Stall] = []
-    evidence: str | None = None
-    cause: str | None = None
-    confidence: float = 0.0
-    summary: str = ""
-    checkpoint: str | None = None
 
 
 class Runner:
@@ -127,59 +52,63 @@ class Runner:
         """
         place = self.folder / f"attempt-{attempt.number}"
         place.mkdir(parents=True)
-        state = Path(tempfile.mkdtemp(prefix="unstall-"))
-        log = Kept(place)
+        with contextlib.ExitStack() as stack:
+            state = Path(tempfile.mkdtemp(prefix="unstall-"))
+            stack.callback(shutil.rmtree, state, ignore_errors=True)
+            log = Kept(place)
+            stack.callback(log.close)
+            segments, seen = tree.segments(), set[int]()
+            job = self._start(attempt, extra, place, state, log)
+            try:
+                self._follow(job)
+            finally:
+                left = job.pids()
+                seen.update(left)
+                if attempt.outcome == "finished" and left:
+                    self.teller.left_behind(len(left))
+                end(job)
+                for stream in job.streams:
+                    stream.settle(5.0)
+                job.hear()
+                tree.remove_segments(segments, seen)
+                attempt.seconds = round(time.monotonic() - job.begun, 1)
+                attempt.ended = time.time()
+            if attempt.outcome == "failed":
+                self._post_mortem(job)
+        with contextlib.suppress(OSError):
+            place.rmdir()  # nothing happened that is worth keeping
+
+    def _start(
+        self, attempt: Attempt, extra: dict[str, str], place: Path, state: Path, log: Kept
+    ) -> Job:
         lock = threading.Lock()
         streams = [Stream(_descriptor(one), log, lock) for one in (sys.stdout, sys.stderr)]
         own = {} if self.rules.bare else keep.variables(state, os.environ)
+        environment = {**os.environ, **own, **extra}
         tree.adopt_orphans()
         before = set(tree.below(os.getpid()))
-        segments = tree.segments()
         try:
             process = subprocess.Popen(
                 guard.command(attempt.command, [state]),
                 stdin=subprocess.PIPE,  # its end tells the guard that this process has gone
                 stdout=streams[0].write_end,
                 stderr=streams[1].write_end,
-                env={**os.environ, **own, **extra},
+                env=environment,
                 start_new_session=True,
             )
         except BaseException:
             for stream in streams:
                 stream.given_up()
-            log.close()
             raise
         for stream in streams:
             stream.started()
         tree.waited_elsewhere(process.pid)
         pace = Pace(self.rules.stall, self.rules.start_up)
-        environment = {**os.environ, **own, **extra}
-        job = _Job(process, before, place, state, log, streams, attempt, environment, pace)
-        seen: set[int] = set()
-        try:
-            self._follow(job)
-        finally:
-            left = job.pids()
-            seen.update(left)
-            if attempt.outcome == "finished" and left:
-                self.teller.left_behind(len(left))
-            _stop(job)
-            for stream in streams:
-                stream.settle(5.0)
-            job.hear()
-            tree.remove_segments(segments, seen)
-            attempt.seconds = round(time.monotonic() - job.begun, 1)
-            attempt.ended = time.time()
-        if attempt.outcome == "failed":
-            self._post_mortem(job)
-        log.close()
-        _remove(state)
-        with contextlib.suppress(OSError):
-            place.rmdir()  # nothing happened that is worth keeping
+        return Job(process, before, place, state, log, streams, attempt, environment, pace)
 
     # --- while it runs ---------------------------------------------------------------------------
 
-    def _follow(self, job: _Job) -> None:
+    def _follow(self, job: Job) -> None:
         attempt, rules, pace = job.attempt, self.rules, job.pace
         while True:
             code = job.process.poll()
@@ -203,11 +132,11 @@ class Runner:
                 attempt.outcome = "stalled"
                 self.teller.stopping(rules.grace)
                 job.signal(signal.SIGTERM)
-                attempt.code = _wait(job.process, rules.grace)
+                attempt.code = wait(job.process, rules.grace)
                 return
             time.sleep(_PAUSE)
 
-    def _stalled(self, job: _Job) -> bool:
+    def _stalled(self, job: Job) -> bool:
         """Whether a job that is overdue stands still; if so its evidence is kept."""
         pace = job.pace
         for number in range(_LOOKS):
@@ -229,7 +158,7 @@ class Runner:
         pace.excuse()
         return True
 
-    def _look(self, job: _Job) -> Look:
+    def _look(self, job: Job) -> Look:
         try:
             return look(job.pythons, self.rules.gap, lambda seconds: self._pause(job, seconds))
         except Exception as error:  # a defect of ours must not end the user's job
@@ -237,7 +166,7 @@ class Runner:
                 kind="unseen", said=say("the stacks cannot be read: {error}", error=repr(error))
             )
 
-    def _pause(self, job: _Job, seconds: float) -> bool:
+    def _pause(self, job: Job, seconds: float) -> bool:
         """Wait; true if there is progress, the job ends or the user wants something."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -246,7 +175,7 @@ class Runner:
             time.sleep(_PAUSE)
         return False
 
-    def _keep(self, job: _Job, found: Look) -> None:
+    def _keep(self, job: Job, found: Look) -> None:
         attempt, pace = job.attempt, job.pace
         number = len(attempt.stalls) + 1
         if number > 1 and attempt.stalls[-1].went_on is None:
@@ -275,7 +204,7 @@ class Runner:
 
     # --- afterwards ------------------------------------------------------------------------------
 
-    def _post_mortem(self, job: _Job) -> None:
+    def _post_mortem(self, job: Job) -> None:
         place = job.place / "end"
         place.mkdir()
         keep.dumps(job.state, place, (), 1.0)
@@ -284,7 +213,7 @@ class Runner:
         self._diagnose(place, job.attempt)
         self.teller.failed(job.attempt)
 
-    def _rest(self, job: _Job, place: Path) -> None:
+    def _rest(self, job: Job, place: Path) -> None:
         for stream in job.streams:
             stream.flush()
         job.log.whole(place / "run.log")
@@ -304,7 +233,7 @@ class Runner:
             into.confidence = round(first.confidence, 2)
             into.summary = first.finding.summary.render(self.teller.language)
 
-    def _hand_on(self, job: _Job) -> None:
+    def _hand_on(self, job: Job) -> None:
         """Give the user's signal to the job and wait for its end, as long as it has grace."""
         first = self.signals.first
         assert first is not None  # noqa: S101 - for the type checker
@@ -316,95 +245,7 @@ class Runner:
         job.attempt.code = job.process.poll()
 
 
-class _Job:
-    """A command that runs."""
-
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        before: set[int],
-        place: Path,
-        state: Path,
-        log: Kept,
-        streams: Sequence[Stream],
-        attempt: Attempt,
-        environment: dict[str, str],
-        pace: Pace,
-    ) -> None:
-        self.process = process
-        self.before = before
-        self.place = place
-        self.state = state
-        self.log = log
-        self.streams = streams
-        self.attempt = attempt
-        self.environment = environment
-        self.pace = pace
-        self.begun = time.monotonic()
-        self.stalled_at = 0.0
-
-    def hear(self) -> bool:
-        """Let the pace hear what was printed; whether it is progress."""
-        progress = False
-        for stream in self.streams:
-            lines, rest = stream.news()
-            if lines or rest:
-                progress = self.pace.hear(lines, rest) or progress
-        if self.attempt.first_step is None and self.pace.started:
-            self.attempt.first_step = self.pace.step
-        self.attempt.step = self.pace.step
-        return progress
-
-    def pids(self) -> list[int]:
-        """The job's living processes, without the guard."""
-        return [
-            pid
-            for pid in tree.below(os.getpid())
-            if pid not in self.before and pid != self.process.pid
-        ]
-
-    def pythons(self) -> list[int]:
-        """Those of them that are Python's."""
-        return [pid for pid in self.pids() if tree.is_python(pid)]
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the command's process group."""
-        import psutil
-
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process(self.process.pid).children():
-                with contextlib.suppress(OSError):
-                    if os.getpgid(child.pid) == child.pid:
-                        os.killpg(child.pid, number)
-
-
-def _stop(job: _Job) -> None:
-    """End what is left of the job."""
-    tree.kill_below(os.getpid(), {*job.before, job.process.pid})
-    code = _wait(job.process, 5.0)
-    if job.attempt.code is None:
-        job.attempt.code = code
-    tree.kill_below(os.getpid(), job.before)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        job.process.wait(10)
-    if job.process.stdin is not None:
-        job.process.stdin.close()
-    tree.reap()
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return process.wait(seconds)
-    return None
-
-
 def _descriptor(stream: object) -> int | None:
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return int(stream.fileno())  # type: ignore[attr-defined]
     return None
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from unstall.experiments.folders import new_folder
-from unstall.guard.attempt import Attempt, Rules, Runner
+from unstall.guard.attempt import Runner
 from unstall.guard.checkpoints import Checkpoint, newest
+from unstall.guard.record import Attempt, Rules
 from unstall.guard.signals import Signals
 from unstall.guard.telling import Teller
 from unstall.model.secrets import redacted
@@ -52,7 +53,7 @@ def guard(request: Request) -> int:
     while True:
         attempt = Attempt(
             number=len(attempts) + 1,
-            command=_words(request, checkpoint, again=bool(attempts)),
+            command=words_of(request, checkpoint, again=bool(attempts)),
             checkpoint=str(checkpoint.path) if checkpoint is not None else None,
         )
         if attempts:
@@ -63,17 +64,17 @@ def guard(request: Request) -> int:
             extra["UNSTALL_CHECKPOINT"] = str(checkpoint.path)
         runner.run(attempt, extra)
         _write(folder, attempts)
-        if not _another(request, attempts, teller):
+        if not another(request, attempts, teller):
             break
         if request.checkpoints:
             checkpoint = newest(request.checkpoints, attempt.ended)
         if not _wait(signals, 2.0):
             break
     _tidy(request, folder, attempts)
-    return _status(attempts[-1])
+    return status_of(attempts[-1])
 
 
-def _words(request: Request, checkpoint: Checkpoint | None, *, again: bool) -> list[str]:
+def words_of(request: Request, checkpoint: Checkpoint | None, *, again: bool) -> list[str]:
     """The command's words; after a restart with those that make it go on."""
     words = list(request.command)
     if not again or not request.resume_with:
@@ -84,7 +85,8 @@ def _words(request: Request, checkpoint: Checkpoint | None, *, again: bool) -> l
     return words + [word.replace(PLACE, path) for word in shlex.split(request.resume_with)]
 
 
-def _another(request: Request, attempts: list[Attempt], teller: Teller) -> bool:
+def another(request: Request, attempts: list[Attempt], teller: Teller) -> bool:
+    """Whether the command is to be started again; says why not, where restarts were asked for."""
     last = attempts[-1]
     if last.outcome in ("finished", "interrupted") or not request.restarts:
         return False
@@ -125,7 +127,8 @@ def _wait(signals: Signals, seconds: float) -> bool:
     return signals.first is None
 
 
-def _status(last: Attempt) -> int:
+def status_of(last: Attempt) -> int:
+    """The exit status that the last attempt makes."""
     if last.outcome == "stalled":
         return STALLED
     code = last.code if last.code is not None else 1

@@ -12,10 +12,10 @@ from unstall.model.text import Text, say
 from unstall.reports.words import clean
 
 if TYPE_CHECKING:
-    from unstall.guard.attempt import Attempt, Stall
     from unstall.guard.checkpoints import Checkpoint
     from unstall.guard.look import Look
     from unstall.guard.pace import Pace
+    from unstall.guard.record import Attempt, Stall
 
 
 def span(seconds: float) -> str:

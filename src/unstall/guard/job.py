@@ -1,0 +1,98 @@
+"""A command that runs: its processes, what it prints, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from unstall.experiments import tree
+from unstall.guard.output import Kept, Stream
+from unstall.guard.pace import Pace
+from unstall.guard.record import Attempt
+
+
+class Job:
+    """A command that runs."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        before: set[int],
+        place: Path,
+        state: Path,
+        log: Kept,
+        streams: Sequence[Stream],
+        attempt: Attempt,
+        environment: dict[str, str],
+        pace: Pace,
+    ) -> None:
+        self.process = process
+        self.before = before
+        self.place = place
+        self.state = state
+        self.log = log
+        self.streams = streams
+        self.attempt = attempt
+        self.environment = environment
+        self.pace = pace
+        self.begun = time.monotonic()
+        self.stalled_at = 0.0
+
+    def hear(self) -> bool:
+        """Let the pace hear what was printed; whether it is progress."""
+        progress = False
+        for stream in self.streams:
+            lines, rest = stream.news()
+            if lines or rest:
+                progress = self.pace.hear(lines, rest) or progress
+        if self.attempt.first_step is None and self.pace.started:
+            self.attempt.first_step = self.pace.step
+        self.attempt.step = self.pace.step
+        return progress
+
+    def pids(self) -> list[int]:
+        """The job's living processes, without the guard."""
+        return [
+            pid
+            for pid in tree.below(os.getpid())
+            if pid not in self.before and pid != self.process.pid
+        ]
+
+    def pythons(self) -> list[int]:
+        """Those of them that are Python's."""
+        return [pid for pid in self.pids() if tree.is_python(pid)]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command's process group."""
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self.process.pid).children():
+                with contextlib.suppress(OSError):
+                    if os.getpgid(child.pid) == child.pid:
+                        os.killpg(child.pid, number)
+
+
+def end(job: Job) -> None:
+    """End what is left of the job."""
+    tree.kill_below(os.getpid(), {*job.before, job.process.pid})
+    code = wait(job.process, 5.0)
+    if job.attempt.code is None:
+        job.attempt.code = code
+    tree.kill_below(os.getpid(), job.before)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.process.wait(10)
+    if job.process.stdin is not None:
+        job.process.stdin.close()
+    tree.reap()
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The exit code of a process, if it ends within so many seconds."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    return None
