@@ -80,6 +80,7 @@ def test_only_the_end_of_a_log_is_read_and_a_bar_shows_its_last_state(tmp_path):
     ("code", "line", "told"),
     [
         (127, "x.sh: line 1: swift: command not found", "conda"),
+        (0, "nohup: failed to run command 'torchrun': No such file or directory", "conda"),
         (1, "ModuleNotFoundError: No module named 'swift'", "module cannot be imported"),
         (1, "FileNotFoundError: [Errno 2] No such file or directory: 'd'", "/somewhere"),
         (2, "t.py: error: unrecognized arguments: --x", "refused its arguments"),

@@ -114,7 +114,7 @@ def advice(code: int, lines: Iterable[str], folder: str) -> Text:
         folder: the one in which it ran.
     """
     text = "\n".join(lines)
-    if code == 127 or "command not found" in text:
+    if code == 127 or "command not found" in text or "failed to run command" in text:
         return say(
             "a command was not found: is the environment (conda, venv, module) active in the shell "
             "in which unstall was called? In a script “conda activate” works only after its "
