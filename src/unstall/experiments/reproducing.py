@@ -232,7 +232,9 @@ def _report(
     from unstall.reports.experiment_json import reproduction_json
     from unstall.reports.experiment_terminal import reproduction
 
-    shared = features(given, run, closing.verdict if closing else None) if given else []
+    shared = []
+    if given is not None and run.outcome != "stopped":
+        shared = features(given, run, closing.verdict if closing is not None else None)
     text = reproduction_json(scenario, run, closing, request.language, shared, folder=str(folder))
     (folder / "result.json").write_text(text, encoding="utf-8")
     if request.as_json:
