@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.reading.tidy import controls, markup
+from unstall.reading.tidy import SPACES, TOUCHED, controls, markup
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,23 @@ def test_cleaning_never_adds_and_is_final(text: str) -> None:
     assert len(once) <= len(text)
     assert controls(once) == once
     assert len(markup(once)) <= len(once)
+
+
+def test_spaces_are_what_patterns_call_so() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert sorted(SPACES + "\n") == re.findall(r"\s", every)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [*TOUCHED, "[", "m", "36", "38;5;1", "0", "frame", "#1:", "x", "</", "a>", "&"]
+        )
+        | st.characters(),
+        max_size=12,
+    ).map("".join)
+)
+def test_what_holds_no_literal_of_the_touched_stays_as_it_is(text: str) -> None:
+    if not any(word in text for word in TOUCHED):
+        kept = "".join(char for char in text if not "\ud800" <= char <= "\udfff")
+        assert markup(controls(kept)) == kept

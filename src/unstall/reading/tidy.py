@@ -39,7 +39,8 @@ _LOOKS_ESCAPED = re.compile(
     r"\\\[(?:rank|[VIWEF]\d?|PG |Rank |default|\d{4}-)|\w\\_\w|\\<\w|#\\\d|\\#\d"
 )
 
-SPACES = tuple(char for char in map(chr, range(0x10000)) if char.isspace() and char != "\n")
+SPACES = "\t\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
+SPACES += "\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """What ``\\s`` matches within a line."""
 TOUCHED = (
     *(chr(code) for code in _TABLE if not 0xD800 <= code < 0xE000),
