@@ -214,6 +214,8 @@ def _who(fact: Fact) -> Text:
         return say("A worker of the data loader")
     rank = fact.rank if isinstance(fact, ProcessEnd) and fact.rank is not None else None
     rank = fact.speaker.rank if rank is None else rank
+    if rank is None and isinstance(fact, ProcessEnd) and fact.local_rank is not None:
+        return say("Local rank {rank}", rank=fact.local_rank)
     return say("A process") if rank is None else say("Rank {rank}", rank=rank)
 
 

@@ -24,6 +24,7 @@ from unstall.model.facts import (
     SignalSent,
     WatchdogError,
 )
+from unstall.model.facts.processes import RAN_A_TOOL
 
 #: Exceptions that only pass on what happened elsewhere: launchers' summaries, closed connections,
 #: aborted communicators, dead engines, interrupts. Matched against "type: message".
@@ -38,6 +39,7 @@ MESSENGERS = re.compile(
     r"|wait timeout after|Socket Timeout|Engine core (initialization failed|proc)"
     r"|Background loop has errored|died unexpectedly|ConnectionResetError|ServerDisconnected"
     r"|RPC server|MQLLMEngine|worker died|scheduler died|CancelledError"
+    r"|Engine loop (?:has died|is (?:dead|not running))|Task finished unexpectedly"
     r"|RPC call to \w{1,60} timed out|RayChannelTimeoutError"
     r"|[Ss]ee (?:the )?(?:stack trace|root cause)(?: \(?above\)?)?(?: for (?:the )?root cause)?"
     r"|DataLoader worker .{0,80}(exited|is killed)"
@@ -95,7 +97,8 @@ def is_messenger(exception: PythonException) -> bool:
     # vLLM's queue between an engine and its workers: no answer came, the RPC's time-out follows
     if exception.frames and exception.frames[-1].file.endswith("shm_broadcast.py"):
         return True
-    return bool(MESSENGERS.search(f"{exception.type}: {exception.message}"[:4000]))
+    words = f"{exception.type}: {exception.message}"[:4000]
+    return bool(MESSENGERS.search(words)) and not RAN_A_TOOL.search(words)
 
 
 def of_one_request(exception: PythonException) -> bool:

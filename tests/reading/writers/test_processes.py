@@ -26,6 +26,14 @@ from unstall.reading.writers.processes import ProcessEnds, ShellNotices
             (None, None),
         ),
         (
+            "subprocess.CalledProcessError: Command '['/usr/bin/python', '-u', 't.py',"
+            " '--local_rank=2']' died with <Signals.SIGSEGV: 11>.",
+            "torchrun",
+            -11,
+            "SIGSEGV",
+            (None, 2),
+        ),
+        (
             "subprocess.CalledProcessError: Command '['python', 't.py']' died with"
             " <Signals.SIGSEGV: 11>.",
             "accelerate",
@@ -161,3 +169,18 @@ def test_a_line_that_only_speaks_of_a_signal(read):
 def test_mpi_abort(read, line, code):
     (fact,) = read(ProcessEnds, line + "\n")
     assert (fact.reporter, fact.rank, fact.exit_code) == ("mpi", 3, code)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "'['ninja', '-v']'",
+        "'['/usr/bin/which', 'g++']'",
+        "'ninja -v'",
+        "'['/usr/bin/python3', '-m', 'pip', 'install', 'x']'",
+        "'['/usr/bin/python3', 'setup.py', 'build']'",
+    ],
+)
+def test_a_tool_that_a_program_ran_is_no_process_of_the_job(read, command):
+    line = f"subprocess.CalledProcessError: Command {command} returned non-zero exit status 1.\n"
+    assert read(ProcessEnds, line) == []

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from unstall.model.facts.base import Fact, Moment
+
+#: A ``CalledProcessError`` of a tool that a program ran (a compiler, pip), not of a process of the
+#: job whose parent tells its end: launchers run Python, another launcher or a shell.
+RAN_A_TOOL = re.compile(
+    r"CalledProcessError: Command ['\"(]?\[?['\"]"
+    r"(?:(?!(?:[\w.+~-]*/)*(?:python|torchrun|accelerate|deepspeed|mpi|srun|bash|sh\b|ray\b|swift"
+    r"|llamafactory))[\w./+~-]+|.{1,200}?(?:-m',? '?pip\b|\bsetup\.py))"
+)
 
 
 class Frame(msgspec.Struct, frozen=True):

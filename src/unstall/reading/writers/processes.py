@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from unstall.model.facts import Fact, ProcessEnd, ResourceLeak, SignalSent
+from unstall.model.facts.processes import RAN_A_TOOL
 from unstall.reading.line import Line
 from unstall.reading.writers.lines import (
     NUMBERS,
@@ -66,10 +67,16 @@ def _deepspeed_child(line: Line, found: re.Match[str]) -> Fact | None:
 
 
 def _called(line: Line, found: re.Match[str]) -> Fact | None:
+    words = line.text[found.start() : found.end()]
+    if RAN_A_TOOL.search(words) is not None:
+        return None
+    # torch.distributed.launch (up to 1.8) and DeepSpeed tell their processes a local rank
+    local = _LOCAL.search(words)
+    reporter, rank = ("torchrun", int(local[1])) if local else ("accelerate", None)
     if found[1] is not None:
-        return end(line, "accelerate", exit_code(int(found[1])))
-    died = _DIED.search(line.text[found.start() : found.end()])
-    return end_by_signal(line, "accelerate", died[1]) if died else None
+        return end(line, reporter, exit_code(int(found[1])), local_rank=rank)
+    died = _DIED.search(words)
+    return end_by_signal(line, reporter, died[1], local_rank=rank) if died else None
 
 
 def _spawn_code(line: Line, found: re.Match[str]) -> Fact | None:
