@@ -386,3 +386,16 @@ def test_windows_line_ends_are_kept_in_mind(tmp_path):
     assert text == "export A=1\ntorchrun t.py --lr 1\n"
     assert line_end_of(path.read_bytes().decode()) == "\r\n"
     assert line_end_of("a\r\nb\n") == line_end_of("") == "\n"
+
+
+def test_programs_that_one_command_starts_are_named_together(tmp_path):
+    text = "for RANK in 0 1; do\n  RANK=$RANK torchrun t.py --lr 1 > r$RANK.log &\ndone\nwait\n"
+    assert edited(tmp_path, text, sets=["trainer.lr=7"]) == text.replace("--lr 1", "--lr 7")
+    assert edited(tmp_path, text, unset=["trainer.lr"]) == text.replace(" --lr 1", "")
+    assert "  X=1 RANK=$RANK torchrun" in edited(tmp_path, text, env=["trainer.X=1"])
+
+
+def test_programs_of_several_commands_are_to_be_told_apart(tmp_path):
+    text = "torchrun t.py --lr 1 &\ntorchrun u.py --lr 1\n"
+    with pytest.raises(LabError, match=r"names several programs.*trainer 1, trainer 2"):
+        edited(tmp_path, text, sets=["trainer.lr=7"])

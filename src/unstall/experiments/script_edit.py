@@ -96,12 +96,13 @@ def parse_edits(
         edits[program] = msgspec.structs.replace(known, **more)
 
     for text in given:
-        program, rest = _program_of(plan, text)
+        owners, rest = _programs_of(plan, text)
         flag, equals, value = rest.partition("=")
         if not flag or not equals or not _writable(flag, value, _FLAG):
             raise LabError(say("“{text}” is not PROGRAM.FLAG=VALUE.", text=text))
-        known = edits.get(program.label, Edits(program.label))
-        add(program.label, set={**known.set, flag: value})
+        for one in owners:
+            known = edits.get(one.label, Edits(one.label))
+            add(one.label, set={**known.set, flag: value})
     for text in unset:
         if _is_variable(text):
             owners = [p for p in plan.programs if text in p.environment or text in os.environ]
@@ -111,22 +112,22 @@ def parse_edits(
                 known = edits.get(one.label, Edits(one.label))
                 add(one.label, unset_env=(*known.unset_env, text))
             continue
-        program, flag = _program_of(plan, text)
-        if _is_variable(flag) and (flag in program.environment or flag in os.environ):
-            known = edits.get(program.label, Edits(program.label))
-            add(program.label, unset_env=(*known.unset_env, flag))
-            continue
-        if canonical(flag) not in program.flags or program.flags[canonical(flag)].default:
-            raise LabError(
-                say(
-                    "{program} is not given the flag {flag}. It has: {flags}",
-                    program=program.label,
-                    flag=flag,
-                    flags=", ".join(n for n, v in program.flags.items() if not v.default) or "-",
+        owners, flag = _programs_of(plan, text)
+        for one in owners:
+            known = edits.get(one.label, Edits(one.label))
+            if _is_variable(flag) and (flag in one.environment or flag in os.environ):
+                add(one.label, unset_env=(*known.unset_env, flag))
+                continue
+            if canonical(flag) not in one.flags or one.flags[canonical(flag)].default:
+                raise LabError(
+                    say(
+                        "{program} is not given the flag {flag}. It has: {flags}",
+                        program=one.label,
+                        flag=flag,
+                        flags=", ".join(n for n, v in one.flags.items() if not v.default) or "-",
+                    )
                 )
-            )
-        known = edits.get(program.label, Edits(program.label))
-        add(program.label, unset=(*known.unset, flag))
+            add(one.label, unset=(*known.unset, flag))
     for text in env:
         name, equals, value = text.partition("=")
         if not equals:
@@ -135,8 +136,7 @@ def parse_edits(
             owners = list(plan.programs)
             variable = name
         else:
-            owner, variable = _program_of(plan, name)
-            owners = [owner]
+            owners, variable = _programs_of(plan, name)
         if not _writable(variable, value, _VARIABLE):
             raise LabError(say("“{text}” is not NAME=VALUE.", text=text))
         for one in owners:
@@ -168,13 +168,29 @@ def _is_variable(name: str) -> bool:
     return name.isupper() and name.isidentifier()
 
 
-def _program_of(plan: Plan, text: str) -> tuple[Program, str]:
-    """The program that a change names, and the rest after the dot."""
+def _programs_of(plan: Plan, text: str) -> tuple[list[Program], str]:
+    """The programs that a change names, and the rest after the dot.
+
+    Several only where one command starts them, a loop's: it cannot be changed for one alone.
+    """
+    several: list[Program] = []
     for key in ("label", "role", "software"):
         named = [p for p in plan.programs if text.startswith(f"{getattr(p, key)}.")]
         named.sort(key=lambda p: -len(str(getattr(p, key))))
-        if named and (key == "label" or len(named) == 1):
-            return named[0], text[len(str(getattr(named[0], key))) + 1 :]
+        if not named:
+            continue
+        found = named[:1] if key == "label" else named
+        if len({(p.place, p.command[:1]) for p in found}) == 1:
+            return found, text[len(str(getattr(found[0], key))) + 1 :]
+        several = several or found
+    if several:
+        raise LabError(
+            say(
+                "“{text}” names several programs of the script; say which: {programs}",
+                text=text,
+                programs=", ".join(p.label for p in several),
+            )
+        )
     raise LabError(
         say(
             "“{text}” names no program of the script. Programs: {programs}",
