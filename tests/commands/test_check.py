@@ -26,7 +26,7 @@ def script(tmp_path: Path) -> Path:
 def test_nothing_wrong_is_0(script: Path) -> None:
     result = unstall("check", script)
     assert (result.returncode, result.stderr) == (0, b"")
-    assert lines_of(result)[0].startswith("1 program: no conflict")
+    assert lines_of(result)[0] == "1 program: nothing conflicts."
 
 
 def test_a_conflict_is_1_and_is_explained_with_its_line(script: Path) -> None:

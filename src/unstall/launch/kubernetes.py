@@ -21,6 +21,13 @@ from unstall.launch.texts import Script
 from unstall.model.facts import Place
 
 MOST_CONTAINERS = 64
+_KEYS = {
+    "PET_NPROC_PER_NODE": ("nprocPerNode", "numProcPerNode", "nProcPerNode"),
+    "PET_NNODES": ("numNodes", "replicas"),
+    "WORLD_SIZE": ("nprocPerNode", "replicas"),
+    "LWS_GROUP_SIZE": ("size",),
+}
+"""Keys of a manifest from which an operator makes a variable."""
 _SHM = "/dev/shm"  # noqa: S108 - a path in the user's manifest
 
 
@@ -76,7 +83,11 @@ def _manifest(file: Keys, document: object) -> Iterator[Contained]:
 
 
 def _pod(file: Keys, found: operators.Pods) -> Iterator[Contained]:
-    pod, given = found.spec, found.given
+    pod = found.spec
+    given = {
+        name: msgspec.structs.replace(variable, place=_line_of(file, *_KEYS.get(name, ())))
+        for name, variable in found.given.items()
+    }
     memory: dict[str, str] = {}
     volumes = pod.get("volumes")
     for volume in volumes[:MOST_CONTAINERS] if isinstance(volumes, list) else []:
@@ -180,13 +191,13 @@ def _start(file: Keys, text: str) -> Place:
     return file.place
 
 
-def _line_of(file: Keys, name: str) -> Place:
-    if not name:
-        return file.place
-    for at, line in enumerate(file.lines):
-        text = line.strip().lstrip("- ").strip("\"'")
-        if text.startswith((f"name: {name}", f"{name}:", f"{name}=")) or text == f"name: {name}":
-            return Place(file.place.source, file.place.line + at)
+def _line_of(file: Keys, *names: str) -> Place:
+    """The first line that gives one of the keys, or names a thing so; else the file's first."""
+    for name in filter(None, names):
+        for at, line in enumerate(file.lines):
+            text = line.strip().lstrip("- ").strip("\"'")
+            if text.startswith((f"name: {name}", f"{name}:", f"{name}=")):
+                return Place(file.place.source, file.place.line + at)
     return file.place
 
 

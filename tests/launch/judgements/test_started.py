@@ -163,3 +163,10 @@ class TestPods:
         parts = [self.JOB.format(name=f"n{n}", mode=mode, rank=n) for n in range(2)]
         found = plan(configs={"jobs.yaml": "---\n".join(dedent(part) for part in parts)})
         assert ("nodes" in wrong(found)) == bad
+
+    def test_the_line_of_what_an_operator_hands_on(self) -> None:
+        manifest = dedent(self.PYTORCH.format(n=2)).replace("--nproc_per_node=4, ", "")
+        manifest = manifest.replace("spec:\n", 'spec:\n  nprocPerNode: "8"\n', 1)
+        limited = manifest.replace("fit.py]}", "fit.py], resources: {limits: {x/gpu: 4}}}")
+        (row,) = judgements(plan(configs={"job.yaml": limited.lstrip("\n")}), "devices")
+        assert (row.judgement, lines(row)[0]) == ("conflict", 5)
