@@ -39,6 +39,12 @@ def test_one_is_described_with_all_that_can_be_asked_of_it(name):
     assert unstall("reproduce", "--about", name).stdout == done.stdout
 
 
+def test_a_cause_of_several_is_described_by_one_and_the_others_are_named():
+    done = unstall("reproduce", "uneven-batches", "--about")
+    assert done.stdout.decode().startswith("uneven-ddp: ")
+    assert "of the same cause: uneven-fsdp" in done.stderr.decode()
+
+
 def test_the_sizes_of_a_stack_are_described():
     done = unstall("reproduce", "engine-desync", "--about", "--stack", "vllm==0.11.0")
     assert done.returncode == 0

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from unstall.causes import all_causes
-from unstall.experiments.library import all_scenarios, find, near
+from unstall.experiments.library import all_scenarios, beside, find, near
 
 NAMES = [one.name for one in all_scenarios()]
 
@@ -68,3 +68,13 @@ def test_declaring_does_not_load_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_cause_with_several_scenarios_tells_the_others():
+    told = beside("slow-checkpoint-or-eval")
+    assert told is not None
+    assert {"late-saving", "late-evaluating"} <= set(re.split(r"[:;,] ", told.render()))
+    assert beside("Slow_Checkpoint_Or_Eval") == told
+    assert beside("late-saving") is None
+    assert beside("engine-desync") is None
+    assert beside("nothing") is None

@@ -189,7 +189,7 @@ def reproduce(
                 raise LabError(
                     say("--export only writes a file: {options} is for a run", options=unused)
                 )
-            code = reproducing.reproduced(request, sys.stdout, sys.stderr)
+            code = reproducing.reproduced(request, sys.stdout)
     except LabError as error:
         typer.echo(f"unstall: {error.text.render(chosen)}", err=True)
         code = 2

@@ -10,6 +10,7 @@ from functools import lru_cache
 from unstall.experiments import scenarios
 from unstall.experiments.not_here import WHY
 from unstall.experiments.scenario import Scenario
+from unstall.model.text import Text, say
 
 
 @lru_cache(maxsize=1)
@@ -31,6 +32,22 @@ def find(name: str) -> list[Scenario]:
         return named
     return sorted(
         (one for one in every if name in one.causes), key=lambda one: one.causes.index(name)
+    )
+
+
+def beside(name: str) -> Text | None:
+    """What to tell of a name that is a cause's: which scenario of it is taken, which there are too.
+
+    ``None`` where the name is a scenario's, or the cause's only scenario is taken.
+    """
+    found = find(name) or find(spelled(name))
+    if len(found) < 2:
+        return None
+    return say(
+        "{cause}: {scenario}; of the same cause: {others}",
+        cause=spelled(name),
+        scenario=found[0].name,
+        others=", ".join(one.name for one in found[1:]),
     )
 
 

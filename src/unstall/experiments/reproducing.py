@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from unstall.experiments.choose import scenario_named, settings_for
-from unstall.experiments.library import all_scenarios, spelled
+from unstall.experiments.library import all_scenarios, beside, spelled
 from unstall.experiments.nurse import LabError
 from unstall.experiments.outcome import Run
 from unstall.experiments.scenario import Scenario, Settings
 from unstall.experiments.stopping import STOPPED
+from unstall.experiments.telling import Teller
 from unstall.model.text import say
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def described(request: Request, out: TextIO) -> int:
     if len(request.names) != 1:
         raise LabError(say("--about describes one scenario: unstall reproduce NAME --about"))
     scenario = scenario_named(request.names[0])
+    if (more := beside(request.names[0])) is not None:
+        Teller(request.language).note(more)
     asked = ""
     if request.stack is not None:
         recipe = recipe_for(request.stack)
@@ -92,7 +95,7 @@ def described(request: Request, out: TextIO) -> int:
     return 0
 
 
-def reproduced(request: Request, out: TextIO, tell: TextIO) -> int:
+def reproduced(request: Request, out: TextIO) -> int:
     """Run a scenario, or write it as a file; the exit status.
 
     Raises:
@@ -109,7 +112,9 @@ def reproduced(request: Request, out: TextIO, tell: TextIO) -> int:
         given, name = chosen.diagnosis, chosen.scenario
         ranks = ranks or chosen.ranks
         sizes = (*chosen.sizes, *sizes)
-        tell.write(f"unstall: {chosen.text.render(request.language)}\n")
+        Teller(request.language).note(chosen.text)
+    elif name is not None and (more := beside(name)) is not None:
+        Teller(request.language).note(more)
     if name is None:
         raise LabError(say("Say what to reproduce: unstall reproduce NAME. All: unstall reproduce"))
     choice = None
@@ -173,7 +178,6 @@ def _run(
     from unstall.experiments.folders import new_folder
     from unstall.experiments.nurse import Nurse, require_lab
     from unstall.experiments.runner import run_scenario
-    from unstall.experiments.telling import Teller
 
     teller = Teller(request.language)
     ready = choice.prepare(teller.note) if choice is not None else None

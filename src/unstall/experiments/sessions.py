@@ -11,7 +11,7 @@ import msgspec
 from unstall.experiments.choose import scenario_named, settings_for
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
-from unstall.experiments.library import spelled
+from unstall.experiments.library import beside, spelled
 from unstall.experiments.nurse import LabError, Nurse, require_lab
 from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell, run_scenario
@@ -79,6 +79,8 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
     folder = new_folder(request.output, scenario.name)
     from unstall.reports import experiment_terminal as terminal
 
+    if choice is None and (more := beside(request.name)) is not None:
+        teller.note(more)
     teller.note(
         say(
             "{name}: {settings}",
