@@ -11,6 +11,7 @@ from unstall.job import Blocked, Job
 from unstall.model.facts import (
     BarrierFailure,
     CollectiveMismatch,
+    CudaError,
     EngineNotice,
     Fact,
     GroupStatus,
@@ -98,6 +99,13 @@ def deciding_step(job: Job, fact: Fact) -> Text:
         return _exit_step(job, fact)
     if isinstance(fact, EngineNotice):
         return step(fact)
+    if isinstance(fact, CudaError) and "custom_all_reduce" in fact.quote:
+        return say(
+            "it failed in the engine's own all-reduce, which opens the memory of other processes: "
+            "run once with --disable-custom-all-reduce. If that works, see whether the memory can "
+            "be shared so: PYTORCH_CUDA_ALLOC_CONF without expandable_segments, containers with "
+            "--ipc=host"
+        )
     if isinstance(fact, GroupStatus):
         return say(
             "get the logs of all ranks of the group: who has no time-out at this sequence number "

@@ -46,6 +46,11 @@ _FULL = re.compile(
     r"|No available memory for the cache"
 )
 
+#: Functions in which programs give back what they hold, often because something had failed.
+_CLEANING = re.compile(
+    r"^_{0,2}(?:\w{1,30}_)?(?:finally|cleanup|clean_up|shutdown|teardown|release|destroy|exit)_{0,2}$"
+)
+
 #: SGLang puts this before whatever was raised while it captured (``cuda_graph_runner.py``).
 _WRAPPED = re.compile(r"Capture (?:piecewise )?cuda graph failed: ", re.IGNORECASE)
 
@@ -102,6 +107,7 @@ def _finding(
         if phase.kind == "end" and job.chronology.before(phase, first) is True:
             against.append(evidence(say("the program had done its work before it"), STRONG, phase))
             break
+    against.extend(_while_cleaning(first))
     words = f"{first.type}: {first.message}"[:2000]
     overlap = _FULL.search(words) is not None and judged(job, "device-overlap")
     if overlap or ELSEWHERE.search(_WRAPPED.sub("", words)) is not None:
@@ -155,6 +161,19 @@ def _finding(
         excerpts=[excerpt(other, "origin") for other in same[1:3]],
         ceiling=0.95,
     )
+
+
+def _while_cleaning(fact: PythonException) -> list[Evidence]:
+    """That it was raised while the program gave back what it held, perhaps after a failure."""
+    for frame in fact.frames[-12:]:
+        if _CLEANING.search(frame.function.rpartition(".")[2]):
+            text = say(
+                "it was raised while the program cleaned up ({function}): what had failed before "
+                "may not be in the traceback",
+                function=frame.function,
+            )
+            return [evidence(text, FAIR, fact)]
+    return []
 
 
 def _first_of_all(job: Job, first: PythonException) -> list[Evidence]:

@@ -25,7 +25,7 @@ from unstall.causes.reasons import (
     judged,
     went_on,
 )
-from unstall.causes.weight_exchange import FUNCTION, ROUTE, broken_off, is_port, meets
+from unstall.causes.weight_exchange import FUNCTION, ROUTE, broken_off, is_port, meets, of_group
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     EngineNotice,
@@ -115,6 +115,7 @@ def examine(job: Job) -> Iterable[Finding]:
 
 
 _Sign = tuple[Fact, Text, float, str]
+_UNSURE = ("ncclSystemError", "ncclUnhandledCudaError", "ncclInternalError")
 
 
 def _signs(job: Job) -> list[_Sign]:
@@ -195,8 +196,7 @@ def _signs(job: Job) -> list[_Sign]:
                 )
             )
     for failed in job.all(NcclError):
-        unsure = failed.result in ("ncclSystemError", "ncclUnhandledCudaError", "ncclInternalError")
-        if unsure and FUNCTION.search(failed.where or "") and not _named(failed):
+        if failed.result in _UNSURE and FUNCTION.search(failed.where or "") and not _named(failed):
             found.append(
                 (
                     failed,
@@ -220,8 +220,8 @@ def _named(failed: NcclError) -> bool:
 
 def _stall_in_exchange(job: Job) -> Blocked | None:
     """A time-out that stands in the exchange: by its own stack, or as the last thing heard."""
-    if not job.blocked:
-        return None
+    if named := next((blocked for blocked in job.blocked if of_group(blocked)), None):
+        return named
     for blocked in job.blocked:
         ranks = set(blocked.stall.waiters)
         for stack in job.all(FailedStack):
@@ -257,7 +257,7 @@ def _at(fact: Fact) -> tuple[str, int]:
 
 
 def _of_stall(job: Job, blocked: Blocked) -> list[_Sign]:
-    found: list[_Sign] = []
+    found: list[_Sign] = of_group(blocked)
     for stack in job.all(FailedStack):
         inside = next((f for f, _, _ in stack.frames if FUNCTION.search(f)), None)
         if inside is not None and stack.speaker.rank in blocked.stall.waiters:

@@ -223,3 +223,19 @@ It breaks all of a sudden:
     )
     assert isinstance(fact, CudaError)
     assert (fact.place.line, fact.group.rank) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("Failed: /w/csrc/custom_all_reduce.cuh:368 'invalid argument'", "InvalidValue"),
+        ("Failed: Cuda error /w/csrc/custom_all_reduce.cuh:455 'invalid argument'", "InvalidValue"),
+        ("[torch_memory_saver.cpp] CUresult error: 2 (out of memory)  file=csrc/utils.h", "OutOfMemory"),
+        ("CUDA Error: out of memory at /w/csrc/cumem_allocator.cpp:62", "OutOfMemory"),
+    ],
+)  # fmt: skip
+def test_words_of_engines_extensions(read: Read, line: str, name: str) -> None:
+    (fact,) = read(CudaReader, line + "\n")
+    assert isinstance(fact, CudaError)
+    assert fact.name == name
+    assert fact.text in ("invalid argument", "out of memory")

@@ -110,3 +110,14 @@ def test_nccl2_and_cupy(read: Read) -> None:
 def test_prose_is_no_error(read: Read) -> None:
     """A question that says NCCL error names no result."""
     assert read(NcclErrorReader, "Has anyone seen this NCCL error before?") == []
+
+
+def test_last_words_behind_a_loggers_header(read: Read) -> None:
+    head = "ERROR 03-19 10:48:40 worker_base.py:145] "
+    text = (
+        f"{head}torch.distributed.DistBackendError: NCCL error in: /x.hpp:3, unhandled system error\n"
+        f"{head}Last error:\n"
+        f"{head}Call to ibv_modify_qp failed with error Connection timed out\n"
+    )
+    error = next(fact for fact in read(NcclErrorReader, text) if isinstance(fact, NcclError))
+    assert error.last_error == "Call to ibv_modify_qp failed with error Connection timed out"

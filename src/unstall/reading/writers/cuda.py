@@ -66,12 +66,15 @@ _SYMBOLS = {
     "SystemNotReady": "NotReady802",
 }
 _ERROR = re.compile(
-    r"(?:(?:CUDA|HIP) (?:runtime |driver )?error(?: \d{1,4})?|Triton Error \[(?:CUDA|HIP)\]"
+    r"(?:(?:CUDA|HIP) (?:runtime |driver )?[Ee]rror(?: \d{1,4})?|Triton Error \[(?:CUDA|HIP)\]"
     r"|cuda(?: runtime)? error \(\d{1,4}\) ?)"
     r": {0,2}(\S.{0,500})"
     r"|Cuda failure (?:\d{1,4} )?'([^']{1,200})'"
     r"|C(?:UDA|uda) error (?:in )?[^\s']{1,300}:\d{1,7} '([^']{1,200})'"
-    r"|from cudaGetDeviceCount\(\).{0,200}?Error \d{1,4}: (\S.{0,200})",
+    r"|from cudaGetDeviceCount\(\).{0,200}?Error \d{1,4}: (\S.{0,200})"
+    # vLLM's custom_all_reduce.cuh up to 0.8; torch_memory_saver, by which SGLang's engines sleep
+    r"|Failed: [^\s']{1,300}\.cuh?:\d{1,7} '([^']{1,200})'"
+    r"|CUresult error: \d{1,4} \(([^)]{1,200})\)",
     re.ASCII,
 )
 _RUNTIME_API = re.compile(
@@ -118,6 +121,9 @@ class CudaReader:
         "CUDA runtime error",
         "Cuda failure",
         "Cuda error",
+        "CUDA Error",
+        "Failed: /",
+        "CUresult error",
         "cuda runtime error (",  # THC, up to PyTorch 1.9
         "cuda error (",
         "cudaError",
@@ -169,7 +175,7 @@ class CudaReader:
         found = _ERROR.search(text)
         symbol = None
         if found is not None:
-            words = found[1] or found[2] or found[3] or found[4]
+            words = next(group for group in found.groups() if group)
         elif (found := _RUNTIME_API.search(text)) is not None:
             symbol, words = found[1].removeprefix("cudaError"), found[2]
         elif (found := _DRIVER_API.search(text)) is not None:

@@ -16,6 +16,7 @@ from unstall.reading.writers.drafts import Draft, Drafts, channel, first, said, 
 from unstall.reading.writers.nccl import classify
 from unstall.reading.writers.recent import FRAME_MARKS, RecentFrames
 from unstall.reading.writers.stamps import Stamp, records
+from unstall.reading.writers.traceback_text import without_headers
 
 _ERROR = re.compile(
     r"NCCL [eE]rror(?: in:| \d{1,2})?[:,]? ?"
@@ -179,7 +180,8 @@ class NcclErrorReader:
         fact = draft.fact
         if not isinstance(fact, NcclError):
             return
-        words = words.split("\\n", 1)[0].strip(" *\"'`")[:600]
+        # a logger may have put a header before every line of the error
+        words = without_headers(words.strip()).split("\\n", 1)[0].strip(" *\"'`")[:600]
         if fact.last_error is None and words:
             draft.change(last_error=words)
         if fact.result == "ncclRemoteError" and draft.note == "":

@@ -1,0 +1,1 @@
+vllm serve /m/tiny --tensor-parallel-size 2
