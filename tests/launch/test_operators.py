@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.launch.plans import only, plan
+from unstall.launch.configs import Keys
 from unstall.launch.operators import MOST_PODS, pods
+from unstall.launch.texts import Config
 from unstall.model.facts import Place
 
 KEYS = (
@@ -40,6 +42,15 @@ def test_any_tree_is_read(document: dict[str, object]) -> None:
     assert len(found) <= MOST_PODS**2
     assert all(isinstance(pod.spec.get("containers"), list) for pod in found)
     plan(configs={"m.yaml": json.dumps({"apiVersion": "v1", **document})})
+
+
+def test_aliases_of_aliases_cost_no_more_than_their_lines() -> None:
+    lines = ["apiVersion: v1", "kind: Job", "spec:", "  a0: &a0 {containers: [{name: x}]}"]
+    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    text = "\n".join(lines) + "\n"
+    (document,) = Keys(Config(Place("m.yaml", 1), text, "yaml")).documents
+    assert isinstance(document, dict)
+    assert len(list(pods(document, Place("m.yaml", 1)))) == 1
 
 
 TRAIN_JOB = """

@@ -15,6 +15,7 @@ indexed; each has ``parallelism`` pods and stands there ``replicas`` times).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +28,7 @@ DEEPEST = 16
 _PYTORCHJOB_PORT = 23456
 _TRAINJOB_PORT = 29500
 _TYPES = ("torch",)
+Pod: TypeAlias = dict[str, object]
 
 
 class Pods(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ def pods(document: dict[str, object], place: Place) -> Iterator[Pods]:
         given = _indexed(place) if indexed else {}
         # other Jobs of the same file may hold the other nodes of one that numbers no pods
         count = _count(spec, "parallelism") if kind == "Job" and indexed else None
-        for inner in _inside(document, 0):
+        for inner in _inside(document):
             yield Pods(inner, kind, given, count)
 
 
@@ -86,7 +88,7 @@ def _pytorch_job(
     master = any(name.lower() == "master" for name in replicas)
     seen: list[object] = []
     for name, replica in replicas.items():
-        for inner in _inside(replica, 0):
+        for inner in _inside(replica):
             run = [(c.get("command"), c.get("args")) for c in containers(inner)]
             if run in seen:
                 continue  # the workers run what the master runs
@@ -193,7 +195,7 @@ def _leader_worker_set(spec: dict[str, object], place: Place) -> Iterator[Pods]:
             "LWS_GROUP_SIZE": _number(size, place, "LWS_GROUP_SIZE"),
             "LWS_WORKER_INDEX": index,
         }
-        for inner in _inside(template.get(name), 0):
+        for inner in _inside(template.get(name)):
             yield Pods(inner, kind if leader else "leaderworkerset", given, size, wins=True)
 
 
@@ -207,7 +209,7 @@ def _job_set(spec: dict[str, object], place: Place) -> Iterator[Pods]:
         counts.append(None if None in parts else (parts[0] or 0) * (parts[1] or 0))
     total = None if None in counts else sum(c for c in counts if c is not None)
     for job in listed:
-        for pod in _inside(job, 0):
+        for pod in _inside(job):
             yield Pods(pod, str(job.get("name", "job")), _indexed(place), total)
 
 
@@ -224,19 +226,17 @@ def containers(pod: Mapping[str, object]) -> list[dict[str, object]]:
     return [c for c in listed[:MOST_PODS] if isinstance(c, dict)]
 
 
-def _inside(node: object, depth: int) -> Iterator[dict[str, object]]:
-    """Every mapping with a list of containers."""
-    if depth > DEEPEST:
+def _inside(node: object, depth: int = 0, seen: set[int] | None = None) -> Iterator[Pod]:
+    """Every mapping with a list of containers, each once, however often an alias repeats it."""
+    seen = set() if seen is None else seen
+    if depth > DEEPEST or not isinstance(node, dict | list) or id(node) in seen:
         return
-    if isinstance(node, dict):
-        if isinstance(node.get("containers"), list):
-            yield node
-            return
-        for inner in node.values():
-            yield from _inside(inner, depth + 1)
-    elif isinstance(node, list):
-        for inner in node[:MOST_PODS]:
-            yield from _inside(inner, depth + 1)
+    seen.add(id(node))
+    if isinstance(node, dict) and isinstance(node.get("containers"), list):
+        yield node
+        return
+    for inner in node.values() if isinstance(node, dict) else node[:MOST_PODS]:
+        yield from _inside(inner, depth + 1, seen)
 
 
 def _port(pod: dict[str, object]) -> int:
