@@ -146,9 +146,11 @@ class Tracebacks:
     def _read(self, line: Line) -> Iterable[Fact]:
         text = without_headers(line.text[:8192])
         who = line.speaker
-        if (found := _REPORT_RANK.search(text)) is not None and len(self._report_rank) < _OPEN:
+        found = _REPORT_RANK.search(text) if "local_rank: " in text else None
+        if found is not None and len(self._report_rank) < _OPEN:
             self._report_rank[who] = (int(found[1]), int(found[2]))
-        if IGNORED.match(text) is not None and len(self._ignored) < _OPEN:
+        ignored = "Exception ignored in" in text and IGNORED.match(text) is not None
+        if ignored and len(self._ignored) < _OPEN:
             self._ignored.add(who)
         one = self._open.get(who)
         if HEADER.search(text) is not None:

@@ -172,6 +172,9 @@ def records(text: str) -> Iterator[Stamp | str]:
     A line of two glued records gives both. Text before the first header (or all of the text, where
     there is no header) comes as a string.
     """
+    if "]" not in text:  # both forms end with it
+        yield text
+        return
     heads = sorted(
         [*_C10.finditer(text), *_GLOG.finditer(text)],
         key=lambda found: found.start(),
