@@ -56,6 +56,19 @@ class TestTasks:
         rows = judgements(plan(text), "tasks")
         assert [r.judgement for r in rows] == ([expected] if expected else [])
 
+    @pytest.mark.parametrize(
+        ("words", "doubt"),
+        [
+            ("srun deepspeed --num_gpus 8 fit.py", True),
+            ("srun -N 1 -n 1 deepspeed --num_gpus 8 fit.py", False),
+            ("srun deepspeed --no_ssh --node_rank $R --num_gpus 8 fit.py", False),
+            ("deepspeed --num_gpus 8 fit.py", False),
+        ],
+    )
+    def test_deepspeeds_launcher_starts_all_ranks_itself(self, words: str, doubt: bool) -> None:
+        rows = judgements(plan(JOB.format(1) + words + "\n"), "tasks")
+        assert [r.judgement for r in rows] == (["suspicious"] if doubt else [])
+
 
 class TestLightning:
     RUN = "python fit.py --trainer.devices {} --trainer.num_nodes {} --trainer.strategy ddp\n"

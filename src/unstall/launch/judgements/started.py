@@ -1,8 +1,9 @@
 """Ranks and agents that are started, against how many of them a launcher waits for.
 
 Sources: PyTorch 2.13 ``torch/distributed/run.py`` (one agent on each of ``--nnodes`` nodes; it
-starts ``--nproc_per_node`` ranks), Lightning 2.6.5 ``fabric/plugins/environments/slurm.py`` and
-``torchelastic.py`` (``validate_settings``), Accelerate 1.10 ``commands/launch.py``; for pods see
+starts ``--nproc_per_node`` ranks), DeepSpeed 0.19.5 ``launcher/runner.py`` (``--no_ssh``),
+Lightning 2.6.5 ``fabric/plugins/environments/slurm.py`` and ``torchelastic.py``
+(``validate_settings``), Accelerate 1.10 ``commands/launch.py``; for pods see
 :mod:`unstall.launch.operators`, for srun's tasks :func:`unstall.programs.mpi.srun_tasks`.
 """
 
@@ -81,7 +82,23 @@ def _tasks(launch: Launch) -> Iterator[Judgement]:
     """Srun's tasks against the agents that a launcher waits for."""
     agent = _agent(launch)
     tasks = number(launch.settings.get("tasks"))
-    if "srun" not in launch.launchers or agent is None or tasks is None:
+    if "srun" not in launch.launchers or tasks is None:
+        return
+    if "deepspeed" in launch.launchers and tasks > 1 and "no_ssh" not in launch.flags:
+        yield _row(
+            launch,
+            "tasks",
+            str(tasks),
+            say(
+                "srun starts the deepspeed launcher {tasks} times, and each of them starts all "
+                "ranks of the job: it reaches other nodes by ssh and is started once",
+                tasks=tasks,
+            ),
+            "deepspeed --hostfile …",
+            launch.settings["tasks"],
+            judgement="suspicious",
+        )
+    if agent is None:
         return
     if launch.nodes is None:
         return
