@@ -14,6 +14,7 @@ from unstall.benign import harmless
 from unstall.causes import Cause, all_causes
 from unstall.causes.hccl import claims as told_by_hccl
 from unstall.causes.known_bugs import consulted
+from unstall.causes.libfabric import claims as told_by_libfabric
 from unstall.causes.told import claims as told_by_people
 from unstall.job import Job, build
 from unstall.job.attempts import attempts
@@ -184,6 +185,7 @@ def _claims(cause: Cause, job: Job) -> list[Finding]:
     claimed = (
         *cause.examine(job),
         *told_by_hccl(job, cause.id),
+        *told_by_libfabric(job, cause.id),
         *told_by_people(job, cause.id),
     )
     return [consulted(job, found) for found in claimed]

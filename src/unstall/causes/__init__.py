@@ -26,6 +26,7 @@ SHARED = frozenset(
         "hccl",
         "headlines",
         "known_bugs",
+        "libfabric",
         "reasons",
         "scene",
         "servers",

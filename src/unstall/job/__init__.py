@@ -21,9 +21,11 @@ from unstall.model.facts import (
     Fact,
     GroupStatus,
     GroupTag,
+    NcclError,
     NcclInit,
     PackageVersion,
     ProcessEnd,
+    StoreFailure,
     Work,
 )
 from unstall.model.plan import Plan, Program
@@ -157,7 +159,7 @@ def _spoken(facts: Iterable[Fact]) -> frozenset[int]:
 
 def build(facts: Sequence[Fact], plan: Plan) -> Job:
     """A job from the facts of one attempt and the launch plan."""
-    ordered = sorted(facts, key=lambda fact: fact.place)
+    ordered = _without_titles(sorted(facts, key=lambda fact: fact.place))
     versions = dict(plan.versions)
     by_type: dict[type[Fact], list[Fact]] = defaultdict(list)
     for fact in ordered:
@@ -181,6 +183,25 @@ def build(facts: Sequence[Fact], plan: Plan) -> Job:
     job.blocked = tuple(_blocked(job))
     _name_programs(job)
     return job
+
+
+def _without_titles(facts: list[Fact]) -> list[Fact]:
+    """Facts without those of a report's title that a log below it tells in full."""
+    kinds = (NcclError, StoreFailure)
+    logged = {
+        (type(fact), fact.place.source)
+        for fact in facts
+        if isinstance(fact, kinds) and not fact.quote.startswith("# ")
+    }
+    return [
+        fact
+        for fact in facts
+        if not (
+            isinstance(fact, kinds)
+            and fact.quote.startswith("# ")
+            and (type(fact), fact.place.source) in logged
+        )
+    ]
 
 
 def _name_programs(job: Job) -> None:

@@ -152,6 +152,18 @@ def test_transports(
         ),
         ("NET/IB : mlx5_2:1 Got async event : port error", "ib", {"hca": "mlx5_2:1"}),
         (
+            "NET/OFI Request 0x7f completed with error. RC: 5. Error: 16 (NO_SPACE)."
+            " Completed length: 0, Request: { dev: 1 }",
+            "ofi",
+            {"error": "NO_SPACE"},
+        ),
+        (
+            "NET/OFI Request 0x7f completed with error. RC: 21. Error: unknown error."
+            " Completed length: 0, Request: { dev: 1 }",
+            "ofi",
+            {"error": "unknown error"},
+        ),
+        (
             "Mismatched NCCL version detected : rank 0 version 22105 rank 9 version 22304",
             "version",
             {"ranks": "0,9", "versions": "22105,22304"},

@@ -29,7 +29,7 @@ class NcclWarning(Fact, frozen=True, kw_only=True):
         file: source file in NCCL.
         message: its text.
         topic: ``shm``, ``duplicate-gpu``, ``cuda``, ``socket``, ``ib``, ``version``, ``bootstrap``,
-            ``nvls``, ``mismatch`` (NCCL compared the ranks' calls), ``other``.
+            ``nvls``, ``mismatch`` (NCCL compared the ranks' calls), ``ofi`` (libfabric), ``other``.
         values: numbers that matter: ``size``, ``path``, ``status``, ``vendor_err``, ``peer``,
             ``interface``, ``ranks`` …
     """

@@ -67,6 +67,11 @@ _VENDOR = re.compile(r"vendor[ _]err[ =](\d{1,9})", re.ASCII)
 _OPCODE = re.compile(r"opcode[ =](?:IBV_\w{1,40}\()?(\d{1,9})", re.ASCII)
 _HCA = re.compile(r"hca (\S{1,60})", re.ASCII)
 _IB_DEVICE = re.compile(r"NET/IB ?: ?([A-Za-z]\w{1,30}:\d{1,3}) ", re.ASCII)
+#: aws-ofi-nccl 1.3 to 1.17: "Error: 4126 (words)", before 1.6 "Error: words".
+_COMPLETION = re.compile(
+    r"completed with error\. RC: -?\d{1,6}\. (?:Flags: \d{1,20}\. )?"
+    r"Error: (?:-?\d{1,8} \()?(.{1,300}?)\)?\. Completed length"
+)
 _ERROR_WORDS = re.compile(r"failed : (\S.{0,100})|returned (\d{1,4}\([^()]{1,80}\))", re.ASCII)
 _RANKS = re.compile(r"rank (\d{1,9}) version (\d{1,9}) rank (\d{1,9}) version (\d{1,9})", re.ASCII)
 _VERSIONS = re.compile(r"local: ([\d.]{1,20}), remote:? ([\d.]{1,20})", re.ASCII)
@@ -238,6 +243,9 @@ def classify(text: str) -> tuple[str, dict[str, str]]:
         if "hca" not in values:
             take("hca", _IB_DEVICE)
         return "ib", values
+    if "NET/OFI" in text:
+        take("error", _COMPLETION)
+        return "ofi", values
     if "ersion" in text and (
         "ismatch" in text or "too old" in text or "compatible" in text or "Minimum" in text
     ):
