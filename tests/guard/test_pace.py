@@ -77,6 +77,39 @@ def test_what_is_learnt_has_bounds(seconds: float, patience: float) -> None:
     assert pace.patience == patience
 
 
+def test_a_bar_that_has_ended_makes_no_steps() -> None:
+    pace, clock = paced(limit=10, start_up=600)
+    clock.now += 1
+    for done in (0, 256, 512):
+        clock.now += 0.1
+        pace.hear([f"Map: 50%|5 | {done}/512 [00:01<00:01, 400 examples/s]"])
+    assert not pace.started
+    assert pace.patience == 600
+    clock.now += 30
+    assert pace.hear([], "  2%|2 | 1/60 [00:30<30:00, 30s/it]")
+    assert (pace.step, pace.started, pace.patience) == (1, True, 10)
+
+
+def test_any_bar_that_moves_is_progress_and_one_that_only_ticks_is_not() -> None:
+    pace, clock = paced(limit=10)
+    clock.now += 1
+    assert pace.hear([" 10%|1 | 5/50 [00:10<01:30, 2s/it]"])
+    clock.now += 5
+    assert not pace.hear(["", " 10%|1 | 5/50 [00:15<01:30, 3s/it]"])
+    assert not pace.hear(["INFO: 0 requests running"])
+    clock.now += 5
+    assert pace.hear(["Evaluating: 20%|2 | 2/10 [00:10<00:40]"])
+    assert pace.idle == 0
+
+
+def test_a_bar_does_not_set_the_step_back_that_metrics_tell() -> None:
+    pace, clock = paced()
+    step(pace, clock, 7, 1)
+    clock.now += 1
+    assert pace.hear(["Evaluating: 20%|2 | 2/10 [00:10<00:40]"])
+    assert pace.step == 7
+
+
 def test_a_job_that_is_excused_is_looked_at_again_later_and_progress_forgets_it() -> None:
     pace, clock = paced(limit=10)
     step(pace, clock, 1, 1)

@@ -180,6 +180,7 @@ def standing(job: Job) -> Standing:
             "driver",
             "http server",
             "coordinator",
+            "helper",
         ):
             continue
         thread = stacks.main_thread(stack)

@@ -18,14 +18,7 @@ from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
 from unstall.experiments.script_outputs import Outputs, named_in
-
-_STEPS = re.compile(
-    r"'global_step/max_steps': '(\d{1,9})/|\b(?:global_)?step[ :=']{1,4}(\d{1,9})\b"
-    r"|\biteration\s{1,12}(\d{1,9})/",
-    re.ASCII,
-)
-_BAR = re.compile(r"(?<!\d)(\d{1,9})/(\d{1,9}) \[", re.ASCII)
-
+from unstall.experiments.steps import Steps
 
 #: Bytes of a run's log after which the run is given up: a loop that prints would fill the disk.
 LARGEST = 1 << 30
@@ -37,55 +30,6 @@ class Until(msgspec.Struct, frozen=True):
     step: int | None = None
     seconds: float | None = None
     pattern: str | None = None
-
-
-class Steps:
-    """The training step that a log shows, and when it last moved.
-
-    Metrics lines tell it; without them the progress bar with the most steps in all does, or the
-    one with ``total`` steps where that is known beforehand (loading a model has its bar too). While
-    neither was seen, every new line counts as progress.
-    """
-
-    def __init__(self, total: int | None = None) -> None:
-        self.step = 0
-        self.since = time.monotonic()
-        self._told = False
-        self._wanted = total
-        self._total = 0
-        self._rest: dict[str, str] = {}
-
-    def look(self, lines: list[str], rest: str = "", of: str = "") -> None:
-        """Take new lines of a file in, and the end of the line that is still being written."""
-        before, known = self.step, self._told or self._total
-        grown = rest not in ("", self._rest.get(of))
-        self._rest[of] = rest
-        for line in [*lines, rest] if grown else lines:
-            text = line[-4000:]
-            if (found := _STEPS.search(text)) is not None:
-                if not self._told:
-                    self._told, self.step = True, 0
-                self.step = max(self.step, int(found[found.lastindex or 1]))
-            elif not self._told:
-                for done, total in _BAR.findall(text):
-                    if self._wanted is not None and int(total) != self._wanted:
-                        continue
-                    if int(total) > self._total:
-                        self._total, self.step = int(total), int(done)
-                    elif int(total) == self._total:
-                        self.step = max(self.step, int(done))
-        if self.step != before or ((lines or grown) and not known):
-            self.since = time.monotonic()
-
-    @property
-    def started(self) -> bool:
-        """Whether any step was told, be it step 0."""
-        return self._told or self.step > 0 or (self._wanted is not None and self._total > 0)
-
-    @property
-    def idle(self) -> float:
-        """Seconds without progress."""
-        return time.monotonic() - self.since
 
 
 def run_script(

@@ -116,7 +116,9 @@ def compare(first: Sample, second: Sample) -> Look:
             ),
         )
     seen = standing(build(second.facts, Plan()))
-    together, apart = list(seen.together), list(seen.apart)
+    together, apart = _ranks_alone(seen.together), _ranks_alone(seen.apart)
+    if not together:
+        together, apart = list(seen.together), list(seen.apart)
     ranks = {one.stack.pid for one in (*together, *apart)}
     others = [stack for pid, stack in second.stacks.items() if pid not in ranks]
     moved = [one for one in (*apart, *together) if _moved(one.stack, first, second)]
@@ -134,9 +136,14 @@ def compare(first: Sample, second: Sample) -> Look:
     )
 
 
+def _ranks_alone(some: Sequence[RankStack]) -> list[RankStack]:
+    """Without processes beside the ranks: a logger's service, a tracker."""
+    return [one for one in some if one.rank is not None]
+
+
 def _helps(stack: ProcessStack) -> bool:
     """Whether a process beside the ranks does some of the job's work."""
-    return knowledge.identify(stack).process != "launcher"
+    return knowledge.identify(stack).process not in ("launcher", "helper")
 
 
 def _moved(stack: ProcessStack, first: Sample, second: Sample) -> bool:

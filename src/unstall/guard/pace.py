@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from unstall.experiments.script_run import Steps
+from unstall.experiments.steps import bars_of, step_of
 
 #: Without a given limit: how many times the longest of the last intervals between two steps.
 TIMES = 5.0
@@ -14,6 +14,8 @@ TIMES = 5.0
 LEAST, MOST = 10.0, 600.0
 #: Intervals that have to be known before they tell anything; how many are remembered.
 ENOUGH, REMEMBERED = 3, 50
+#: Progress bars that are told apart.
+BARS = 1000
 
 
 class Pace:
@@ -22,6 +24,9 @@ class Pace:
     Attributes:
         limit: seconds without progress, as the user gave it; ``None`` learns it from the job.
         start_up: the same as long as there is no pace to learn from.
+        step: the last step, of metrics or else of the progress bar that moved last.
+        started: whether the job makes steps. A bar that has come to its end makes none: what
+            follows may be the loading of a model.
     """
 
     def __init__(
@@ -32,22 +37,16 @@ class Pace:
     ) -> None:
         self.limit = limit
         self.start_up = start_up
+        self.step = 0
+        self.started = False
         self._clock = clock
-        self._steps = Steps()
+        self._told = False
+        self._bars: dict[str, str] = {}
+        self._rest = ""
         self._intervals: deque[float] = deque(maxlen=REMEMBERED)
-        self._last_step: tuple[int, float] | None = None
+        self._last_step: float | None = None
         self._moved = clock()
         self._wait: float | None = None
-
-    @property
-    def step(self) -> int:
-        """The highest step seen."""
-        return self._steps.step
-
-    @property
-    def started(self) -> bool:
-        """Whether a step was seen."""
-        return self._steps.started
 
     @property
     def idle(self) -> float:
@@ -62,17 +61,47 @@ class Pace:
     def hear(self, lines: Sequence[str], rest: str = "") -> bool:
         """Take in what the job printed; whether that is progress.
 
-        As long as no step is told every line is progress, afterwards steps alone.
+        Args:
+            lines: whole lines.
+            rest: the beginning of the next one: a bar that only returns the carriage.
         """
-        before = self._steps.since
-        self._steps.look(list(lines), rest)
-        if self._steps.since == before:
-            return False
+        grown = rest not in ("", self._rest)
+        self._rest = rest
+        heard = [*lines, rest] if grown else lines
+        # as long as neither steps nor bars were seen, every line is progress
+        progress = bool(heard) and not self._told and not self._bars
+        stepped = False
+        for line in heard:
+            step = step_of(line)
+            if step is not None:
+                stepped = stepped or not self._told or step > self.step
+                self.step = max(self.step, step) if self._told else step
+                self._told = self.started = True
+            elif self._bar(line):
+                progress = True
+                stepped = stepped or (self.started and not self._told)
         now = self._clock()
-        if self._steps.started:
-            self._count(now)
-        self._moved, self._wait = now, None
-        return True
+        if stepped:
+            if self._last_step is not None:
+                self._intervals.append(now - self._last_step)
+            self._last_step = now
+        if progress or stepped:
+            self._moved, self._wait = now, None
+        return progress or stepped
+
+    def _bar(self, line: str) -> bool:
+        """Whether a progress bar in the line has moved. Bars are told apart by their totals."""
+        moved = False
+        for done, total in bars_of(line):
+            if self._bars.get(total) == done:
+                continue
+            if len(self._bars) >= BARS:
+                self._bars.clear()
+            moved = moved or total in self._bars or done != "0"
+            self._bars[total] = done
+            if not self._told:
+                self.step, self.started = int(done), 0 < int(done) < int(total)
+        return moved
 
     @property
     def patience(self) -> float:
@@ -95,12 +124,3 @@ class Pace:
     def excuse(self) -> None:
         """The processes were looked at: look again after as long once more."""
         self._wait = 2 * max(self.patience, self.idle)
-
-    def _count(self, now: float) -> None:
-        step = self._steps.step
-        if self._last_step is not None:
-            last, since = self._last_step
-            if step > last:
-                self._intervals.append(now - since)
-        if self._last_step is None or step > self._last_step[0]:
-            self._last_step = (step, now)

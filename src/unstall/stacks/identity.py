@@ -25,7 +25,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
         software: name in :mod:`unstall.programs`; ``unknown``.
         role: ``trainer``, ``rollout``, ``inference``, ``reward``, ``launcher``; ``unknown``.
         process: ``engine``, ``front end``, ``http server``, ``trainer``, ``worker``, ``driver``,
-            ``coordinator``, ``launcher``, ``loader``; ``unknown``.
+            ``coordinator``, ``launcher``, ``loader``, ``helper``; ``unknown``.
         engine_index: data-parallel number of an inference engine.
         rank: global rank, where a prefix, a heading or the command line gives it.
         parts: numbers within parallel groups that a process title gives: ``{"DP": 0, "TP": 1}``.

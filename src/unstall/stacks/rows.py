@@ -72,7 +72,7 @@ class RoleSign(msgspec.Struct, frozen=True):
         software: name in :mod:`unstall.programs`.
         role: ``trainer``, ``rollout``, ``inference``, ``reward``, ``launcher``.
         process: ``engine``, ``front end``, ``http server``, ``trainer``, ``worker``, ``driver``,
-            ``coordinator``, ``launcher``, ``loader``.
+            ``coordinator``, ``launcher``, ``loader``, ``helper`` (Python's own).
         functions, file: a frame of its main thread; not looked at where ``functions`` is empty.
         command: words of which one must stand in its command line or process title; not looked at
             where empty.

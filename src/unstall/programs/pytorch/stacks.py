@@ -69,6 +69,14 @@ ROLES: tuple[RoleSign, ...] = (
     ),
     RoleSign(
         "pytorch",
+        "launcher",
+        "helper",
+        "CPython 3.8 to 3.14, multiprocessing/resource_tracker.py: it is started with -c",
+        command=("from multiprocessing.resource_tracker import",),
+        weight=60,
+    ),
+    RoleSign(
+        "pytorch",
         "trainer",
         "trainer",
         "torch 2.13: a process that is in a collective of its own",
