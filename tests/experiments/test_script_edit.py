@@ -399,3 +399,23 @@ def test_programs_of_several_commands_are_to_be_told_apart(tmp_path):
     text = "torchrun t.py --lr 1 &\ntorchrun u.py --lr 1\n"
     with pytest.raises(LabError, match=r"names several programs.*trainer 1, trainer 2"):
         edited(tmp_path, text, sets=["trainer.lr=7"])
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("torchrun t.py \\\n  --lr 1 \\\n  --b 2 &\n", "torchrun t.py \\\n  --b 2 &\n"),
+        ("torchrun t.py \\\n  --b 2 \\\n  --lr 1 &\n", "torchrun t.py \\\n  --b 2 &\n"),
+        ("torchrun t.py \\\n  --lr 1\necho x\n", "torchrun t.py\necho x\n"),
+        ("torchrun t.py \\\n  --lr 1 --b 2\n", "torchrun t.py \\\n  --b 2\n"),
+    ],
+)
+def test_a_line_that_held_only_what_was_removed_goes_with_it(tmp_path, text, after):
+    assert edited(tmp_path, text, unset=["trainer.lr"]) == after
+
+
+def test_flags_of_neighbouring_lines_are_removed_together(tmp_path):
+    text = "torchrun t.py \\\n  --a 1 \\\n  --lr 1 \\\n  --b 2 &\nwait\n"
+    after = edited(tmp_path, text, unset=["trainer.lr", "trainer.b"])
+    assert shown_by_bash(tmp_path, after)[1] == ["t.py", "--a", "1"]
+    assert after.endswith("&\nwait\n")

@@ -306,9 +306,12 @@ def _cut(data: bytes, cuts: Sequence[Cut] | None) -> str:
                 "written. Write it as a plain command."
             )
         )
-    end = len(data)
+    end, last = len(data), b""
     numbered = sorted(enumerate(dict.fromkeys(cuts)), key=lambda one: (one[1][:2], one[0]))
     for _, (start, stop, new) in reversed(numbered):
+        if stop > end and not new and not last:
+            stop = end  # both are removed
+        last = new
         if stop > end:
             raise LabError(say("Two changes would overwrite each other in the script."))
         data, end = data[:start] + new + data[stop:], start

@@ -218,6 +218,15 @@ def _removal(data: bytes, start: int, end: int) -> Cut:
     first = start
     while first > 0 and data[first - 1 : first] == b" ":
         first -= 1
+    rest, newline, _ = data[end:].partition(b"\n")
+    if (
+        first >= 2 and data[first - 2 : first] == b"\\\n"
+    ):  # it begins a line that goes on from another
+        if rest.strip() == b"\\":
+            return first, end + len(rest) + len(newline), b""
+        if not rest.strip() or rest.lstrip()[:1] in (b"&", b";", b")"):
+            # the last of a command's lines: the one before is not continued any more
+            return len(data[: first - 2].rstrip(b" ")), end, b""
     if first == 0 or data[first - 1 : first] == b"\n":  # keep the line's indentation
         while data[end : end + 1] == b" ":
             end += 1
