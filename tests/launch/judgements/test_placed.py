@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.launch.plans import judgements, lines, only, plan, wrong
+from tests.launch.plans import judgements, lines, only, plan, verdict, wrong
 from unstall.launch import read_plan
 from unstall.launch.texts import Config, Script
 from unstall.model.facts import Place
@@ -79,13 +79,27 @@ class TestAxolotl:
 class TestVllmOverRay:
     SERVE = "vllm serve m -tp 8 -pp 2 {}\n"
 
-    def test_devices_of_other_nodes(self) -> None:
-        one = "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\n{}" + self.SERVE
-        assert "tensor parallel size" in wrong(plan(one.format("", "")))
-        assert wrong(plan(one.format("ray start --head\n", ""))) == set()
-        assert wrong(plan(one.format("", "--distributed-executor-backend ray"))) == set()
-        mp = "--distributed-executor-backend mp"
-        assert "tensor parallel size" in wrong(plan(one.format("ray start --head\n", mp)))
+    @pytest.mark.parametrize(
+        ("before", "flag", "version", "expected"),
+        [
+            ("", "", None, "conflict"),
+            ("ray start --head\n", "", None, "suspicious"),
+            ("ray start --head\n", "", "0.11.0", "ok"),
+            ("ray start --head\n", "", "0.11.1", "conflict"),
+            ("ray start --head\n", "ray", "0.11.1", "ok"),
+            ("", "ray", None, "ok"),
+            ("ray start --head\n", "mp", None, "conflict"),
+        ],
+    )
+    def test_devices_of_other_nodes(
+        self, before: str, flag: str, version: str | None, expected: str
+    ) -> None:
+        given = f"--distributed-executor-backend {flag}" if flag else ""
+        text = f"export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\n{before}" + self.SERVE.format(given)
+        found = plan(text, versions={"vllm": version} if version else {})
+        assert verdict(found, "tensor parallel size") == expected
+        # told where sizes were given, not again for the default beside them
+        assert len(judgements(found, "data parallel size")) == (expected == "ok")
 
     @pytest.mark.parametrize(("size", "bad"), [(2, False), (1, True)])
     def test_pods_of_a_group(self, size: int, bad: bool) -> None:

@@ -9,6 +9,8 @@ from unstall.model.plan import Judgement
 from unstall.model.text import Text, say
 from unstall.programs.base import Launch
 
+_BY_FLAG_SINCE = (0, 11, 1)
+
 
 def judge(context: Context) -> Iterator[Judgement]:
     """Rows for the tensor, data and pipeline parallel sizes, and the ZeRO stage."""
@@ -17,6 +19,13 @@ def judge(context: Context) -> Iterator[Judgement]:
         name for la in context.launches for name in la.settings if name.endswith("parallel size")
     )
     bad = {label: v for label, v in verdicts.items() if v is not None and v[0] != "ok"}
+    said = {
+        name
+        for la in context.launches
+        if la.label in bad
+        for name, value in la.settings.items()
+        if name.endswith("parallel size") and not value.default
+    }
     for name in names:
         having = [la for la in context.launches if name in la.settings]
         values = {la.label: show(la.settings.get(name)) for la in context.launches}
@@ -25,6 +34,8 @@ def judge(context: Context) -> Iterator[Judgement]:
         if chosen is None:
             continue
         judgement, why = chosen
+        if judgement != "ok" and name not in said and said:
+            continue  # a default beside a size that was given: the doubt is told there
         yield Judgement(
             name,
             values,
@@ -82,20 +93,37 @@ def _stage(stage: str, program: str) -> Text:
 
 
 def _over_ray(launch: Launch, context: Context) -> int | None:
-    """Nodes over which Ray spreads a vLLM server: 0 unknown, ``None`` it does not.
+    """Nodes over which Ray may spread a vLLM server: 0 unknown, ``None`` it does not.
 
-    Source: vLLM 0.8.0 to 0.11.0 ``config`` (Ray where more devices are needed than the node has).
+    Source: ``vllm/config/parallel.py``: to 0.11.0 Ray is taken where more devices are needed than
+    the node has, since 0.11.1 only with the flag (vLLM pull request 25775).
     """
     if launch.engine != "vllm" or launch.nodes not in (None, 1):
+        return None
+    backend = launch.flag("distributed_executor_backend")
+    version = launch.version("vllm")
+    if backend is not None and backend.text != "ray":
+        return None
+    if backend is None and version is not None and version >= _BY_FLAG_SINCE:
         return None
     pods = (launch.container or {}).get("pods", "")
     if pods.isdigit() and int(pods) > 1:
         return int(pods)
-    backend = launch.flag("distributed_executor_backend")
-    if backend is not None and backend.text != "ray":
-        return None
     ray = any(la.software == "ray" for la in context.launches)
     return 0 if ray or backend is not None else None
+
+
+def _by_ray(launch: Launch, need: int, visible: int) -> tuple[str, Text]:
+    if launch.flag("distributed_executor_backend") is None and launch.version("vllm") is None:
+        return "suspicious", say(
+            "{program} needs {need} devices and sees {visible}: to vLLM 0.11.0 it takes the "
+            "other nodes' through Ray by itself, since 0.11.1 only with "
+            "--distributed-executor-backend ray",
+            program=launch.label,
+            need=need,
+            visible=visible,
+        )
+    return "ok", say("{program} needs {need} devices", program=launch.label, need=need)
 
 
 def _verdict(launch: Launch, context: Context) -> tuple[str, Text] | None:
@@ -112,7 +140,7 @@ def _verdict(launch: Launch, context: Context) -> tuple[str, Text] | None:
         if need > visible and over is not None:
             # vLLM's Ray back end takes the devices of the whole cluster
             if over == 0 or need <= visible * over:
-                return "ok", say("{program} needs {need} devices", program=launch.label, need=need)
+                return _by_ray(launch, need, visible)
             visible *= over
         product = say(
             "tensor {tensor} × data {data} × pipeline {pipeline} = {need}",
