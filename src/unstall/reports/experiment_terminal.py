@@ -163,6 +163,8 @@ def _diagnosed(page: Page, scenario: Scenario, closing: Closing) -> list[str]:
         confidence=round(closing.confidence * 100),
         expected=_cause(scenario.causes[0]),
     )
+    if closing.verdict == "unknown":  # how sure it is that nothing is sure says nothing to a reader
+        told = say("undecided, expected {expected}", expected=_cause(scenario.causes[0]))
     lines = [page.mark(closing.named, told)]
     if closing.diagnosis is not None and closing.diagnosis.causes:
         lines.append(page.words(closing.diagnosis.causes[0].finding.summary))
