@@ -68,9 +68,11 @@ def plan_of(path: Path) -> tuple[str, Plan]:
 
 def plan_of_text(text: str, name: str) -> Plan:
     """What a script's text launches."""
+    from unstall.experiments.script_programs import with_others
     from unstall.launch import read_plan
 
-    return read_plan([Script(Place(name, 1), text)])
+    script = Script(Place(name, 1), text)
+    return with_others(read_plan([script]), script)
 
 
 def line_end_of(text: str) -> str:
