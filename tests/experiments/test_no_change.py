@@ -85,3 +85,8 @@ def test_sizes_as_they_are_anyway_are_known():
     scenario = find("grpo-rollout-server")[0]
     assert _is_default(scenario, "engines=2")
     assert not _is_default(scenario, "engines=3")
+
+
+def test_a_program_that_no_rule_knows_is_looked_at_as_well():
+    assert not same("python main.py --lr 1\n", "python main.py --lr 2\n")
+    assert same("python main.py --lr 1\n", "python main.py --lr=1.0\n")

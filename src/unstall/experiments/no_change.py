@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from unstall.experiments.nurse import LabError
-from unstall.launch import read_plan
-from unstall.launch.texts import Script
-from unstall.model.facts import Place
-from unstall.model.plan import Plan, Value
+from unstall.experiments.script_edit import plan_of_text
+from unstall.model.plan import Value
 from unstall.model.text import say
 
 T = TypeVar("T")
@@ -26,17 +24,13 @@ def same(script_a: str, script_b: str) -> bool:
     """
     if script_a == script_b:
         return True
-    a, b = _plan(script_a), _plan(script_b)
+    a, b = (plan_of_text(script, "script") for script in (script_a, script_b))
     return len(a.programs) == len(b.programs) and all(
         one.label == other.label
         and _alike(one.flags, other.flags, loosely=True)
         and _alike(one.environment, other.environment, loosely=False)
         for one, other in zip(a.programs, b.programs, strict=True)
     )
-
-
-def _plan(text: str) -> Plan:
-    return read_plan([Script(Place("script", 1), text)])
 
 
 def _alike(a: Mapping[str, Value], b: Mapping[str, Value], *, loosely: bool) -> bool:
