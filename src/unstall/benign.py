@@ -7,6 +7,7 @@ from unstall.job.deaths import of_one_request
 from unstall.model.facts import (
     EngineNotice,
     GroupStatus,
+    HttpExchange,
     ProcessTakenDown,
     PythonException,
     RecorderFile,
@@ -117,6 +118,24 @@ def harmless(job: Job) -> tuple[Exonerated, ...]:
                     message=refused[0].message.split("\n", 1)[0][:160],
                 ),
                 (refused[0].place,),
+            )
+        )
+    refusals = [
+        one
+        for one in job.all(HttpExchange)
+        if one.status is not None and 400 <= one.status < 500 and one.url.startswith("/v1/")
+    ]
+    if refusals and not refused:
+        found.append(
+            Exonerated(
+                "request-refused",
+                say(
+                    "the server answered {url} with {status}: what was asked for does not fit (the "
+                    "model's name, the path, a key, the length); the server itself is in order",
+                    url=refusals[0].url[:80],
+                    status=refusals[0].status or 0,
+                ),
+                (refusals[0].place,),
             )
         )
     threads = [w for w in job.all(WarningLine) if w.topic == "omp-threads"]

@@ -48,7 +48,7 @@ _FULL = re.compile(
 
 #: Functions in which programs give back what they hold, often because something had failed.
 _CLEANING = re.compile(
-    r"^_{0,2}(?:\w{1,30}_)?(?:finally|cleanup|clean_up|shutdown|teardown|release|destroy|exit)_{0,2}$"
+    r"^_{0,2}(?:\w{1,30}_)?(?:finally|cleanup|clean_up|shutdown|teardown|release|destroy)_{0,2}$"
 )
 
 #: SGLang puts this before whatever was raised while it captured (``cuda_graph_runner.py``).

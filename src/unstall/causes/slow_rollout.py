@@ -20,7 +20,7 @@ from unstall.causes.reasons import boilerplate, died_before, network_before, no_
 from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.causes.servers import Server, client_timeouts, server, server_evidence_against
 from unstall.job import Job
-from unstall.model.facts import EngineLoad, Fact, Phase, Progress
+from unstall.model.facts import EngineLoad, Fact, Phase, Progress, Remark
 from unstall.model.findings import Evidence, Excerpt, Exonerated, Finding, Fix
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
@@ -55,7 +55,7 @@ def examine(job: Job) -> Iterable[Finding]:
                 yield finding
                 return
     if not job.blocked:
-        finding = _client(job, seen)
+        finding = _client(job, seen) or _told(job, seen)
         if finding is not None:
             yield finding
 
@@ -223,6 +223,28 @@ def _client(job: Job, seen: Server) -> Finding | None:
         started_at=job.chronology.with_year(first.moment),
         exonerated=tuple(_not_desync(seen)),
         excerpts=(excerpt(first, "messenger"), *_lines(seen)),
+    )
+
+
+def _told(job: Job, seen: Server) -> Finding | None:
+    """A person says that rollouts last longer than the ranks wait, and that a time-out follows."""
+    remarks = {remark.topic: remark for remark in reversed(job.all(Remark))}
+    told, timeout = remarks.get("slow-rollout"), remarks.get("collective-timeout")
+    if told is None or timeout is None or job.deaths:
+        return None
+    return Finding(
+        cause="slow-rollout",
+        summary=say("As reported, rollouts take longer than the trainer's ranks wait for them."),
+        support=(
+            evidence(say("reported: {quote}", quote=told.quote[:200]), STRONG, told),
+            evidence(say("reported: {quote}", quote=timeout.quote[:200]), WEAK, timeout),
+        ),
+        against=tuple(server_evidence_against(seen)),
+        fixes=_fixes(job.trainer),
+        next_step=say("compare the time that a rollout takes with the time-out of the group"),
+        origin=origin_of(job.trainer, (), role="trainer"),
+        excerpts=(excerpt(told, "origin"),),
+        ceiling=0.7,
     )
 
 

@@ -117,6 +117,16 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
         rf"{_PREPARING}", _I), _nothing),
     ("slow-data", re.compile(
         r"(?:tokeni[zs]\w{0,8}|预处理|分词|数据处理|数据准备)[^。；\n]{0,24}?超时", _I), _nothing),
+    # a person's own finding: rollouts last longer than the trainer's ranks wait
+    ("slow-rollout", re.compile(
+        r"\brollouts?\b[^.;\n]{0,60}?\b(?:tak(?:es?|ing)|lasts?|exceeds?|(?:longer|more) than"
+        rf"|limited to)\b[^.;\n]{{0,24}}?{_NUMBER} ?{_UNIT}", _I), _nothing),
+    ("slow-rollout", re.compile(
+        r"(?:rollout|推理|生成)[^。；\n]{0,12}(?:时间|耗时)?[^。；\n]{0,6}(?:超过|长达|大于)了? ?"
+        rf"{_NUMBER_ZH} ?{_UNIT_ZH}"), _nothing),
+    ("collective-timeout", re.compile(
+        r"\b(?:NCCL|watchdog|collective)\b[^.;\n]{0,40}?\btime(?:d)?[ -]?outs?\b"
+        r"|NCCL[^。\n]{0,12}超时", _I), _nothing),
     # "works by setting NCCL_P2P_DISABLE=1"
     ("p2p-off-works", re.compile(
         r"(?<!n't )(?<!not )(?<!never )\b(?:works?|worked|solution|solve[sd]|fixe[sd]|resolve[sd]"
