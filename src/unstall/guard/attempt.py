@@ -102,6 +102,7 @@ class Runner:
             raise
         for stream in streams:
             stream.started()
+        self.teller.mid_line = lambda: streams[1].mid_line
         tree.waited_elsewhere(process.pid)
         pace = Pace(self.rules.stall, self.rules.start_up)
         return Job(process, before, place, state, log, streams, attempt, environment, pace)

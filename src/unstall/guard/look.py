@@ -21,6 +21,7 @@ from unstall.job import build
 from unstall.model.facts import Fact, ProcessStack
 from unstall.model.plan import Plan
 from unstall.model.text import Text, say
+from unstall.reports import words
 
 #: CPU seconds per second from which a process is at work though its stack looks the same. Not if
 #: it is in a collective: a library may spin while it waits.
@@ -190,12 +191,9 @@ def _late(together: Sequence[RankStack], late: Sequence[RankStack]) -> Text:
 
 def _ranks(ranks: Sequence[RankStack]) -> Text:
     known = sorted({one.rank for one in ranks if one.rank is not None})
-    if len(known) == len(ranks) and known:
-        if len(known) == 1:
-            return say("rank {rank}", rank=known[0])
-        return say("ranks {ranks}", ranks=", ".join(map(str, known)))
-    pids = ", ".join(str(one.stack.pid) for one in ranks)
-    return say("processes {pids}", pids=pids)
+    if not known:
+        return say("processes {pids}", pids=", ".join(str(one.stack.pid) for one in ranks))
+    return words.ranks(known)
 
 
 def _cpu(pid: int) -> float | None:

@@ -82,6 +82,9 @@ class Stream:
         target: descriptor that gets all of it, byte by byte; ``None`` for none.
         log: gets it in whole lines.
         lock: of the log, which both streams share.
+
+    Attributes:
+        mid_line: what went on last does not end a line.
     """
 
     def __init__(self, target: int | None, log: Kept, lock: threading.Lock) -> None:
@@ -90,6 +93,7 @@ class Stream:
         self._lock = lock
         self._rest = b""
         self._lines: deque[bytes] = deque(maxlen=_WAITING)
+        self.mid_line = False
         self._read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._carry, daemon=True, name="output")
 
@@ -130,6 +134,7 @@ class Stream:
             if not data:
                 break
             self._pass_on(data)
+            self.mid_line = not data.endswith(b"\n")
             *whole, rest = (self._rest + data).split(b"\n")
             if len(rest) > 1 << 20:  # a bar that only returns the carriage, all day
                 whole, rest = [*whole, rest], b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -30,12 +31,15 @@ class Teller:
 
     def __init__(self, language: str = "en") -> None:
         self.language = language
+        #: Whether the job's last output does not end a line: a bar.
+        self.mid_line: Callable[[], bool] = lambda: False
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def tell(self, text: Text, style: str = "yellow") -> None:
         """One line."""
         words = escape(clean(text.render(self.language)))
-        self._console.print(f"[{style}]unstall:[/] {words}")
+        begin = "\n" if self.mid_line() else ""
+        self._console.print(f"{begin}[{style}]unstall:[/] {words}")
 
     def stalled(self, stall: Stall, found: Look, pace: Pace) -> None:
         """A job stands still."""
