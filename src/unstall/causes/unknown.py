@@ -193,7 +193,7 @@ def _passed_on(fact: Fact) -> int:
     if isinstance(fact, PythonException):
         # of a device's, NCCL's or a store's error a fact of its own tells more
         told = is_device(fact) or "monitoredBarrier" in fact.message
-        return 2 if is_messenger(fact) else 1 if told else 0
+        return 3 if is_messenger(fact) else 1 if told else 0
     if isinstance(fact, (PeerLost, ProcessTakenDown)):
         return 1
     if isinstance(fact, ProcessEnd) and fact.reporter == "mpi":
