@@ -60,6 +60,23 @@ def test_groups_are_never_mixed_by_their_sequence_numbers() -> None:
     assert len(find_stalls(facts)) == 2
 
 
+def test_a_rank_that_does_not_name_its_group_is_in_the_one_with_that_number() -> None:
+    """Rank 0's status line was cut off; it waits at the same number, for another operation."""
+    default = GroupTag(0, None, None)
+    facts = [timeout(0, 3437, 1, numel=4096), timeout(1, 3437, 2, tag=default)]
+    (stall,) = find_stalls(facts)
+    assert sorted(stall.waiters) == [0, 1]
+    assert stall.tag == default
+
+
+def test_a_low_number_is_met_in_many_groups() -> None:
+    """At number 2 any group may stand; and a rank that the group holds is in it only once."""
+    default = GroupTag(0, None, None)
+    assert len(find_stalls([timeout(0, 2, 1, numel=9), timeout(1, 2, 2, tag=default)])) == 2
+    twice = [timeout(1, 50, 1, numel=9), timeout(1, 50, 2, tag=default)]
+    assert len(find_stalls(twice)) == 2
+
+
 def test_unnamed_groups_are_told_apart_by_distant_numbers() -> None:
     """Before 2.3 the log names no group: 18544 and 12 cannot be one group, 18544 and 18545 can."""
     one = find_stalls([timeout(0, 18_544, 1), timeout(2, 18_545, 2)])

@@ -89,9 +89,20 @@ def _of_model(side: Side) -> bool:
 
 def _diverged(job: Job, divergence: Divergence) -> Finding:
     one, other = divergence.sides[0], divergence.sides[1]
+    mixed = divergence.small_and_large
     support: list[Evidence] = [
         evidence(
             say(
+                "at number {seq} of one process group {who} ran {op} and {others} ran {other}: "
+                "gradients here, perhaps an overflow flag or a norm after the last of them there",
+                seq="?" if divergence.seq is None else divergence.seq,
+                who=one.who,
+                op=one.shown,
+                others=other.who,
+                other=other.shown,
+            )
+            if mixed
+            else say(
                 "at number {seq} of one process group {who} ran {op} and {others} ran {other}: "
                 "parts of the model, of different modules",
                 seq="?" if divergence.seq is None else divergence.seq,
@@ -100,7 +111,7 @@ def _diverged(job: Job, divergence: Divergence) -> Finding:
                 others=other.who,
                 other=other.shown,
             ),
-            STRONG if divergence.small_and_large else STRONG + FAIR,
+            FAIR + WEAK if mixed else STRONG + FAIR,
             divergence.fact,
         )
     ]

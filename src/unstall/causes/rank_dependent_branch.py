@@ -250,12 +250,13 @@ def _summary(branch: Side, rest: list[Side], divergence: Divergence) -> Text:
             other=other.op,
         )
     del divergence
+    alike = branch.op == other.op
     return say(
         "The ranks took different branches: {who} ran {op} while {others} ran {other}.",
         who=branch.who,
-        op=branch.op,
+        op=branch.shown if alike else branch.op,
         others=other.who,
-        other=other.op,
+        other=other.shown if alike else other.op,
     )
 
 

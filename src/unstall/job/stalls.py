@@ -26,6 +26,8 @@ from unstall.model.facts import (
 #: different groups: ranks of one group drift by a few operations, not by hundreds.
 NEAR = 4
 
+#: Sequence numbers from which on two groups do not stand at the same one by chance.
+_TELLING = 10
 
 #: Stalls of one job that are looked at, those that began first. Each is held against every program
 #: and against the others; where hundreds of groups stood still, the first ones tell why.
@@ -251,8 +253,11 @@ def _by_group(
     for _, members in groups if unnamed else ():
         for fact in members:
             homes.setdefault(fact.work, members)
+    numbers = _Numbers(members for _, members in groups) if unnamed else None
     for fact in unnamed:
         home = homes.get(fact.work)
+        if home is None and numbers is not None and (at := numbers.home(fact)) is not None:
+            home = groups[at][1]
         if home is not None:
             home.append(fact)
         elif near and (fact.work.seq or 0) - (near[-1].work.seq or 0) <= NEAR:
@@ -261,6 +266,32 @@ def _by_group(
             near = [fact]
             groups.append((GroupTag(), near))
     return groups
+
+
+class _Numbers:
+    """Named groups by the number at which they stand, and the ranks that each holds."""
+
+    def __init__(self, groups: Iterable[Sequence[CollectiveTimeout]]) -> None:
+        self._at: dict[tuple[int, int | None], set[int]] = {}
+        self._ranks: dict[int, set[int | None]] = {}
+        for number, members in enumerate(groups):
+            self._ranks[number] = {rank_of(one, one.group) for one in members}
+            for one in members:
+                if one.work.seq is not None and one.work.seq >= _TELLING:
+                    key = (one.work.seq, one.work.timeout_ms)
+                    self._at.setdefault(key, set()).add(number)
+
+    def home(self, fact: CollectiveTimeout) -> int | None:
+        """The one group that stands at a time-out's number, in another operation."""
+        rank = rank_of(fact, fact.group)
+        at = self._at.get((fact.work.seq or 0, fact.work.timeout_ms), set())
+        if len(at) != 1 or rank is None:
+            return None
+        (number,) = at
+        if rank in self._ranks[number]:
+            return None
+        self._ranks[number].add(rank)
+        return number
 
 
 def _stall(tag: GroupTag, members: Sequence[CollectiveTimeout]) -> Stall:
