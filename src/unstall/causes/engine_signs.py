@@ -15,7 +15,7 @@ from __future__ import annotations
 from unstall.causes.base import WEAK, evidence, excerpt, origin_of
 from unstall.causes.reasons import finished, went_on
 from unstall.job import Job
-from unstall.model.facts import EngineNotice, HttpExchange, Phase
+from unstall.model.facts import EngineNotice, Fact, HttpExchange, Phase
 from unstall.model.findings import Finding
 from unstall.model.text import Text, say
 
@@ -28,6 +28,9 @@ _DISTANCE = {
     "request-failed": 3,
 }
 
+#: So many notices of one kind are looked at.
+_ENOUGH = 30
+
 #: Requests that failed for want of something in the engine, not by what was asked.
 _LOST = ("Decode transfer failed", "Prefill transfer failed", "Method execution failed")
 
@@ -36,20 +39,26 @@ def signs(job: Job) -> list[EngineNotice]:
     """What engines said of their own failure, where the work did not go on after it."""
     if finished(job) is not None:
         return []
+    found: dict[str, list[EngineNotice]] = {}
+    for notice in job.all(EngineNotice):
+        if notice.kind in _DISTANCE and _fails(notice):
+            found.setdefault(notice.kind, []).append(notice)
     return [
         notice
-        for notice in job.all(EngineNotice)
-        if notice.kind in _DISTANCE
-        # a health check that gets no answer in time is repeated; a busy engine fails it too
-        and not notice.detail.startswith("Health check failed")
-        # a soft watchdog only writes
-        and "soft=True" not in notice.detail
-        and (
-            notice.detail.startswith(_LOST)
-            if notice.kind == "request-failed"
-            else went_on(job, notice) is None
-        )
+        for kind, notices in found.items()
+        # a dead engine says so to every request: the last ones are enough to tell
+        for notice in notices[-_ENOUGH:]
+        if kind == "request-failed" or went_on(job, notice) is None
     ]
+
+
+def _fails(notice: EngineNotice) -> bool:
+    """Whether a notice tells a failure, and not only that something was late."""
+    if notice.kind == "request-failed":
+        return notice.detail.startswith(_LOST)
+    # a health check that gets no answer in time is repeated, and a busy engine fails it too; a
+    # soft watchdog only writes
+    return not notice.detail.startswith("Health check failed") and "soft=True" not in notice.detail
 
 
 def distance(notice: EngineNotice) -> int:
@@ -57,7 +66,7 @@ def distance(notice: EngineNotice) -> int:
     return _DISTANCE.get(notice.kind, 2)
 
 
-def kept_waiting(job: Job) -> list[EngineNotice]:
+def _kept_waiting(job: Job) -> list[EngineNotice]:
     """Notices that an engine waited for its workers, if they are several and the last of the log.
 
     One alone is what every slow start prints.
@@ -68,20 +77,24 @@ def kept_waiting(job: Job) -> list[EngineNotice]:
         # older releases print another text, also while nothing is asked of them
         if notice.kind == "broadcast-idle" and "typically happens when" in notice.quote
     ]
-    after = [notice for notice in found if went_on(job, notice) is None and not _on(job, notice)]
-    return after if len(after) > 1 else []
-
-
-def _on(job: Job, notice: EngineNotice) -> bool:
-    """Whether requests were answered, or a start went on, after a notice."""
-    answered = [one for one in job.all(HttpExchange) if one.status == 200 and one.method == "POST"]
-    moved = [one for one in job.all(Phase) if one.kind in ("compile", "graph-capture", "init")]
-    return any(job.chronology.before(notice, later) is True for later in (*answered, *moved))
+    if len(found) < 2 or went_on(job, found[-1]) is not None:
+        return []
+    last = found[-1]
+    work: list[Fact] = [
+        *(one for one in job.all(HttpExchange) if one.status == 200 and one.method == "POST"),
+        *(one for one in job.all(Phase) if one.kind in ("compile", "graph-capture", "init")),
+    ]
+    if any(job.chronology.before(last, one) is True for one in work):
+        return []
+    source = last.place.source
+    reached = max((one.place.line for one in work if one.place.source == source), default=0)
+    rest = [n for n in found if n.place.source == source and n.place.line > reached]
+    return rest if len(rest) > 1 else []
 
 
 def engine_waits(job: Job) -> Finding | None:
     """An engine that said again and again that it waits for its workers, to the end of the log."""
-    seen = kept_waiting(job)
+    seen = _kept_waiting(job)
     if not seen:
         return None
     owner = job.owner(seen[0])
