@@ -29,7 +29,7 @@ def _signal(line: Line, found: re.Match[str]) -> Fact | None:
         reporter="dataloader",
         exit_code=-NUMBERS[name] if name else None,
         signal=name,
-        pid=int(found[1]),
+        pid=small_int(found[1]),
     )
 
 
@@ -64,7 +64,9 @@ class LoaderDeaths(Sentences):
         Pattern(
             "is killed by signal: ",
             re.compile(
-                r"DataLoader worker \(pid (\d{1,9})\) is killed by signal: ([A-Z][A-Za-z/ ]{2,30})",
+                # people leave the number out where they quote it
+                r"DataLoader worker (?:\(pid ?(\d{1,9}|[^()\s]{0,20})\) )?is killed by signal: "
+                r"([A-Z][A-Za-z/ ]{2,30})",
                 re.ASCII,
             ),
             _signal,
