@@ -90,3 +90,28 @@ def test_any_text(text: str) -> None:
     apart(text)
     complains(text)
     list(remarks(text))
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("rank 5 ran out of data after batch 50, while other ranks still have data.", "5"),
+        ("Rank 2 has no more batches and the remaining ranks wait for it.", "2"),
+        ("one rank finished its epoch, the others keep waiting in all_reduce", None),
+        ("rank 3 的数据先用完了，其他 rank 还在等", "3"),
+    ],
+)
+def test_a_rank_whose_data_ended_first(line, rank):
+    assert ("data-ended", {"rank": rank} if rank else {}) in list(remarks(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if a rank runs out of data while others still have some, it would hang",
+        "The loader ran out of data; other settings still work.",
+        "rank 0 has no more memory while other ranks still have some",
+    ],
+)
+def test_no_rank_whose_data_ended(line):
+    assert "data-ended" not in [topic for topic, _ in remarks(line)]

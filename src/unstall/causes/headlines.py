@@ -155,6 +155,12 @@ def _store(fact: StoreFailure) -> Text:
             "The store at {address} could not be reached; the input does not tell why.",
             address=fact.host if fact.port is None else f"{fact.host}:{fact.port}",
         )
+    if fact.kind == "connect" and fact.timeout_ms is not None:
+        return say(
+            "The store of the job could not be reached within {seconds} s; the input does not tell "
+            "why.",
+            seconds=fact.timeout_ms // 1000,
+        )
     if fact.kind == "bind" and fact.errno == 13:
         return say(
             "Listening on port {port} was not permitted: ports below 1024 are the system's own. "

@@ -42,6 +42,8 @@ def claims(job: Job, cause: str) -> Iterable[Finding]:
     yield from _proved(job, cause)
     if cause == "rank-dependent-branch":
         yield from _apart(job)
+    elif cause == "uneven-batches":
+        yield from _data_ended(job)
     elif cause == "data-dependent-graph":
         yield from _experts(job)
     elif cause == "slow-preprocessing":
@@ -78,6 +80,38 @@ def _apart(job: Job) -> Iterable[Finding]:
             "stacks of both parties (py-spy dump --pid PID) name the two lines; the condition that "
             "parts them is where their call paths part. Flight Recorder dumps show whether it is "
             "one process group"
+        ),
+        origin=origin_of(job.trainer, (int(rank),) if rank is not None else ()),
+        excerpts=(excerpt(seen, "origin"),),
+        ceiling=0.7,
+    )
+
+
+def _data_ended(job: Job) -> Iterable[Finding]:
+    seen = next((r for r in job.all(Remark) if r.topic == "data-ended"), None)
+    still = next((r for r in job.all(Remark) if r.topic in _STILL), None)
+    if seen is None or (still is None and not job.blocked) or job.deaths:
+        return
+    rank = seen.values.get("rank")
+    yield Finding(
+        cause="uneven-batches",
+        summary=say(
+            "As reported, {who} ran out of data before the others, which wait for it in a "
+            "collective of their next step.",
+            who=say("rank {rank}", rank=rank) if rank is not None else say("one rank"),
+        ),
+        support=(evidence(say("reported: {quote}", quote=seen.quote[:200]), STRONG + WEAK, seen),),
+        fixes=(
+            Fix(
+                say(
+                    "give every rank the same number of steps: pad or drop the last batches "
+                    "(DistributedSampler, drop_last), or agree on the end with one all_reduce "
+                    "before each step"
+                )
+            ),
+        ),
+        next_step=say(
+            "print on every rank how many batches its loader gives, in training and in evaluation"
         ),
         origin=origin_of(job.trainer, (int(rank),) if rank is not None else ()),
         excerpts=(excerpt(seen, "origin"),),

@@ -205,6 +205,8 @@ def remarks(line: str) -> Iterator[tuple[str, Values]]:
             yield topic, values(found)
     if (seen := retold.apart(line)) is not None:
         yield "ranks-apart", seen
+    if (seen := retold.ended(line)) is not None:
+        yield "data-ended", seen
     if retold.complains(line):
         yield "complaint", {}
 

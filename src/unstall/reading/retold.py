@@ -39,6 +39,35 @@ _COMPLAINT = re.compile(
     r"(?:报错|崩溃|超时|出错|失败|被杀|中断|挂了|挂掉)",
     _I,
 )
+# One rank whose data ended, and others that go on.
+_ENDED = re.compile(
+    r"\b(?:ran|runs?|running|is|are|was) out of (?:data|batches|samples)\b"
+    r"|\bha[sd] no (?:more |further )?(?:data|batches|samples)\b"
+    r"|\b(?:finish(?:es|ed)|exhaust(?:s|ed)|consume[sd])(?: \w+){0,3} "
+    r"(?:data(?:set|loader)?|batches|samples|epoch|shard|iterator)\b"
+    r"|数据(?:已经?|先|都|就){0,2}(?:用完|耗尽|跑完|读完|取完|没了)|没有(?:更多)?数据",
+    _I,
+)
+_GO_ON = re.compile(
+    r"\b(?:others?|remaining|rest)\b[^.;\n]{0,60}\b(?:still|continu\w{1,4}|wait\w{0,3}|keep\w{0,2}|"
+    r"expect\w{0,3}|more)\b|(?:其他|其它|其余|别的)[^。；\n]{0,20}(?:还|仍|等|继续)",
+    _I,
+)
+
+
+def ended(line: str) -> dict[str, str] | None:
+    """A rank whose data ended before the others', as one sentence tells: its number, if given."""
+    if _ENDED.search(line) is None:
+        return None
+    for sentence in re.split(r"[.;。\n](?=\s|$|[^\w])", line[:2000]):
+        found, others = _ENDED.search(sentence), _GO_ON.search(sentence)
+        if found is None or others is None or _RANKS.search(sentence[: found.start()]) is None:
+            continue
+        if re.search(r"(?i)\b(?:if|when(?:ever)?|would|could|may|might)\b|如果|假如", sentence):
+            continue  # a warning or a guess, not what was seen
+        numbers = {hit[1] for hit in _NUMBER.finditer(sentence[: found.start()])}
+        return {"rank": numbers.pop()} if len(numbers) == 1 else {}
+    return None
 
 
 def apart(line: str) -> dict[str, str] | None:

@@ -24,6 +24,8 @@ _PORT = re.compile(r"port: (\d{1,5})", re.ASCII)
 _CONNECT_SLOW = re.compile(
     rf"has timed out after (\d{{1,15}}) ?(ms|s) while trying to connect to {_ADDRESS}", re.ASCII
 )
+#: The same, with its address taken out or cut off where a person quotes it.
+_CONNECT_HIDDEN = re.compile(r"has timed out after (\d{1,15}) ?(ms|s) while trying to connect to\b")
 _CONNECT = re.compile(
     rf"has failed to connect to (?:any network address of )?{_ADDRESS}(?=[ .]|$)", re.ASCII
 )
@@ -166,6 +168,11 @@ class StoreReader:
             host, port = found[1], found[2]
             number = _ERRNO.search(text)
             errno = int(number[1]) if number else None
+        elif found := _CONNECT_HIDDEN.search(text):
+            timeout = int(found[1]) * (1000 if found[2] == "s" else 1)
+            fact = StoreFailure(**base, kind="connect", timeout_ms=timeout)
+            self._merge(fact, ("hidden", timeout))
+            return True
         else:
             return False
         self._merge(
