@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.running import unstall
-from unstall.experiments import tree
+from unstall.processes import tree
 
 TRAIN = """
 import argparse, time

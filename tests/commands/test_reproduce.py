@@ -10,8 +10,8 @@ import time
 import pytest
 
 from tests.commands.running import unstall
-from unstall.experiments import tree
 from unstall.experiments.library import all_scenarios
+from unstall.processes import tree
 
 
 def test_without_a_name_all_are_listed_shortly():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from unstall.experiments import tree
 from unstall.experiments.nurse import Nurse
 from unstall.experiments.outcome import End
 from unstall.experiments.script_run import Until, run_script
+from unstall.processes import tree
 
 psutil = pytest.importorskip("psutil")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")

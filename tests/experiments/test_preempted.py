@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from unstall.experiments import tree
 from unstall.experiments.choose import settings_for
 from unstall.experiments.closing import close
 from unstall.experiments.library import find
 from unstall.experiments.nurse import Nurse
 from unstall.experiments.runner import run_scenario
 from unstall.experiments.scenarios import preempted
+from unstall.processes import tree
 
 pytest.importorskip("psutil")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")

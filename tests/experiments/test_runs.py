@@ -8,12 +8,12 @@ import tempfile
 
 import pytest
 
-from unstall.experiments import tree
 from unstall.experiments.choose import settings_for
 from unstall.experiments.closing import close
 from unstall.experiments.library import find
 from unstall.experiments.nurse import Nurse
 from unstall.experiments.runner import run_scenario
+from unstall.processes import tree
 
 pytest.importorskip("torch")
 pytest.importorskip("psutil")

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unstall.experiments import tree
-from unstall.experiments.own_python import running
 from unstall.model.text import Text, say
+from unstall.processes import tree
+from unstall.processes.own_python import running
 
 
 class LabError(Exception):

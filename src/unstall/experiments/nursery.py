@@ -22,8 +22,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from unstall.experiments import tree
 from unstall.experiments.child import Lab, die_with_parent, set_title
+from unstall.processes import tree
 
 #: Room for the titles that forked processes give themselves.
 PADDING = "." * 200

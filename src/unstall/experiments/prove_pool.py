@@ -27,10 +27,10 @@ from unstall.experiments.closing import close
 from unstall.experiments.interrupts import stop_once
 from unstall.experiments.library import find
 from unstall.experiments.nurse import LabError, Nurse
-from unstall.experiments.own_python import running
 from unstall.experiments.runner import run_scenario
 from unstall.experiments.scenario import Settings
 from unstall.model.text import say
+from unstall.processes.own_python import running
 
 #: Seconds that a worker gets to stop what it started.
 GRACE = 30.0

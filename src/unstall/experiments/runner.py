@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import evidence, recorder_names, tree
 from unstall.experiments.child import FOLDER, HANDED_OVER, PROGRAM, ROLE, SETTINGS
 from unstall.experiments.logs import Log, Watch
 from unstall.experiments.nurse import LabError, Nurse
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.scenario import ProgramSpec, Scenario, Settings
-from unstall.experiments.states import process_list
 from unstall.model.text import say
+from unstall.processes import evidence, recorder_names, tree
+from unstall.processes.states import process_list
 
 PAUSE = 0.05
 #: Patience until the first line, in those later on: imports take long where others compute, too.

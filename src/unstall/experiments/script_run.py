@@ -12,13 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import evidence, guard, last_words, tree
+from unstall.experiments import last_words
 from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
 from unstall.experiments.script_outputs import Outputs, named_in
-from unstall.experiments.steps import Steps
+from unstall.processes import evidence, leash, tree
+from unstall.processes.steps import Steps
 
 #: Bytes of a run's log after which the run is given up: a loop that prints would fill the disk.
 LARGEST = 1 << 30
@@ -79,8 +80,8 @@ def run_script(
     outputs = Outputs([raw], named_in(text, (Path.cwd(), script.resolve().parent)))
     try:
         process = subprocess.Popen(
-            guard.command(["bash", str(script)], [script, raw, *remove]),
-            stdin=subprocess.PIPE,  # its end tells the guard that this process has gone
+            leash.command(["bash", str(script)], [script, raw, *remove]),
+            stdin=subprocess.PIPE,  # its end tells the leash that this process has gone
             stdout=pump.write_end,
             stderr=subprocess.STDOUT,
             env={**environment, **os.environ},
@@ -93,7 +94,7 @@ def run_script(
     tree.waited_elsewhere(process.pid)
 
     def others() -> list[int]:
-        """Living processes of the script, without the guard."""
+        """Living processes of the script, without the leash."""
         return [p for p in tree.below(os.getpid()) if p not in before and p != process.pid]
 
     running, look = 0, 0.0

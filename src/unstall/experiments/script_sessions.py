@@ -10,7 +10,7 @@ from typing import TextIO
 
 import msgspec
 
-from unstall.experiments import recorder_names, script_edit, script_servers
+from unstall.experiments import script_edit, script_servers
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.from_report import refuse_unread
@@ -27,6 +27,7 @@ from unstall.experiments.trials import Comparison, compare
 from unstall.experiments.until import parse_until
 from unstall.model.plan import Plan
 from unstall.model.text import Text, say, verbatim
+from unstall.processes import recorder_names
 
 #: A value that stands for one which the user is to choose: ``PORT1 PORT2``.
 _TO_FILL = re.compile(r"\b(?:PORT|HOST|NODE|ADDRESS)\d?\b")

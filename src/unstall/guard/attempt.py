@@ -13,7 +13,6 @@ import threading
 import time
 from pathlib import Path
 
-from unstall.experiments import guard, tree
 from unstall.guard import keep
 from unstall.guard.job import Job, end, wait
 from unstall.guard.look import Look, look
@@ -23,6 +22,7 @@ from unstall.guard.record import Attempt, Rules, Stall
 from unstall.guard.signals import Signals
 from unstall.guard.telling import Teller
 from unstall.model.text import say
+from unstall.processes import leash, tree
 
 _PAUSE = 0.1
 #: Looks that must find the same before a job counts as stalled.
@@ -89,8 +89,8 @@ class Runner:
         before = set(tree.below(os.getpid()))
         try:
             process = subprocess.Popen(
-                guard.command(attempt.command, [state]),
-                stdin=subprocess.PIPE,  # its end tells the guard that this process has gone
+                leash.command(attempt.command, [state]),
+                stdin=subprocess.PIPE,  # its end tells the leash that this process has gone
                 stdout=streams[0].write_end,
                 stderr=streams[1].write_end,
                 env=environment,
@@ -161,7 +161,7 @@ class Runner:
 
     def _look(self, job: Job) -> Look:
         try:
-            return look(job.pythons, self.rules.gap, lambda seconds: self._pause(job, seconds))
+            return look(job.pids, self.rules.gap, lambda seconds: self._pause(job, seconds))
         except Exception as error:  # a defect of ours must not end the user's job
             return Look(
                 kind="unseen", said=say("the stacks cannot be read: {error}", error=repr(error))

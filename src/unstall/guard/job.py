@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from unstall.experiments import tree
 from unstall.guard.output import Kept, Stream
 from unstall.guard.pace import Pace
 from unstall.guard.record import Attempt
+from unstall.processes import tree
 
 
 class Job:
@@ -55,7 +55,7 @@ class Job:
         return progress
 
     def pids(self) -> list[int]:
-        """The job's living processes, without the guard."""
+        """The job's living processes, without the leash."""
         return [
             pid
             for pid in tree.below(os.getpid())

@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from unstall.experiments import recorder_names, states
-from unstall.experiments.evidence import DUMP_NAME
 from unstall.model.secrets import redacted
+from unstall.processes import recorder_names, states
+from unstall.processes.evidence import DUMP_NAME
 
 #: Variables that matter to a launch; others stay private.
 _RELEVANT = re.compile(

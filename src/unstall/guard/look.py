@@ -1,12 +1,13 @@
 """A look at a job's processes: does anything still move, and who waits for whom?
 
 Silence alone proves nothing: an evaluation, a checkpoint or a compilation prints nothing for long.
-So the stacks of all processes are taken twice, some seconds apart.
+So the stacks of all processes are taken twice, some seconds apart, and what they have used and
+moved in between is counted.
 """
 
 from __future__ import annotations
 
-import contextlib
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,40 +17,49 @@ import msgspec
 
 from unstall import stacks as knowledge
 from unstall.causes.activity import RankStack, place_of, standing
-from unstall.experiments import evidence
+from unstall.guard.signs import ALIVE, BYTES, Change, Signs, signs
 from unstall.job import build
 from unstall.model.facts import Fact, ProcessStack
 from unstall.model.plan import Plan
 from unstall.model.text import Text, say
+from unstall.processes import evidence, tree
 from unstall.reports import words
 
-#: CPU seconds per second from which a process is at work though its stack looks the same. Not if
-#: it is in a collective: a library may spin while it waits.
-BUSY = 0.25
+#: What a process may spin in while it waits: its time on a processor tells nothing.
+_SPINS = ("collective", "point-to-point", "gpu", "store")
+_TOGETHER = ("collective", "point-to-point")
+#: A process in which somebody steps through a program (CPython's, and the debuggers of editors).
+_DEBUGGERS = re.compile(r"(?:^|/)(?:pdb|bdb)\.py$|/(?:debugpy|_?pydevd[a-z_]*)/", re.ASCII)
+#: Bytes per second with which a stack that moves does more than to ask again and again.
+_SOME = BYTES / 32
+#: Seconds that one stack may take; a process that waits for a disk cannot be stopped for it.
+_PATIENCE = 10.0
 
 
 class Sample(msgspec.Struct, frozen=True):
     """The processes at one moment.
 
     Attributes:
-        stacks: as they were written, by process id: what py-spy says, read.
-        cpu: CPU seconds that each has used.
-        at: monotonic time.
+        stacks: what py-spy says, read, by process id.
+        signs: of all processes, Python's or not.
+        pythons: those whose stacks were asked for.
     """
 
     stacks: dict[int, ProcessStack]
     facts: tuple[Fact, ...]
-    cpu: dict[int, float]
-    at: float
+    signs: Signs
+    pythons: frozenset[int] = frozenset()
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """What two samples show.
 
     Attributes:
-        kind: ``stuck``: some wait in a collective and nobody moves; ``late``: some wait, and those
-            for whom they wait are at work; ``still``: nobody waits in a collective, nobody moves;
-            ``moving``: at work; ``unseen``: stacks could not be had.
+        kind: ``stuck``: some wait in a collective and nobody moves; ``elsewhere``: the same, but
+            a rank that they wait for may wait for something that is not in the job: an answer, a
+            disk, a time; ``late``: some wait, and those for whom they wait are at work; ``still``:
+            nobody waits in a collective, nobody moves; ``moving``: at work; ``unseen``: stacks
+            could not be had.
         said: in a sentence.
         texts: the stacks of both samples.
     """
@@ -61,7 +71,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bad(self) -> bool:
         """Whether nothing moves."""
-        return self.kind in ("stuck", "still")
+        return self.kind in ("stuck", "elsewhere", "still")
 
 
 def look(
@@ -72,7 +82,7 @@ def look(
     """Look at a job's processes twice.
 
     Args:
-        pids: its Python processes, asked each time.
+        pids: its processes, asked each time.
         gap: seconds between the samples.
         wait: sleeps so long; true if the look is no longer wanted.
     """
@@ -86,17 +96,18 @@ def look(
 
 
 def sample(pids: Sequence[int]) -> tuple[Sample, str]:
-    """The stacks of these processes, and their text as py-spy writes it."""
-    at = time.monotonic()
-    cpu = {pid: used for pid in pids if (used := _cpu(pid)) is not None}
+    """The stacks of the Python processes among these as py-spy writes them, and signs of all."""
+    now = signs(pids)
+    pythons = frozenset(pid for pid in pids if tree.is_python(pid))
     with tempfile.TemporaryDirectory(prefix="unstall-") as folder:
         path = Path(folder) / "stacks.txt"
-        if not evidence.stacks(pids, path):
-            return Sample({}, (), cpu, at), ""
-        return read_sample(path, cpu, at), path.read_text(encoding="utf-8", errors="replace")
+        if not evidence.stacks(sorted(pythons), path, _PATIENCE):
+            return Sample({}, (), now, pythons), ""
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return read_sample(path, now, pythons), text
 
 
-def read_sample(path: Path, cpu: dict[int, float], at: float) -> Sample:
+def read_sample(path: Path, now: Signs, pythons: frozenset[int] = frozenset()) -> Sample:
     """A sample from stacks in a file, and what else is known of the processes."""
     from unstall.reading import read
 
@@ -104,36 +115,59 @@ def read_sample(path: Path, cpu: dict[int, float], at: float) -> Sample:
     found = {
         fact.pid: fact for fact in facts if isinstance(fact, ProcessStack) and fact.pid is not None
     }
-    return Sample(found, facts, cpu, at)
+    return Sample(found, facts, now, pythons or frozenset(found))
 
 
 def compare(first: Sample, second: Sample) -> Look:
     """What two samples of one job show."""
+    change = Change(first.signs, second.signs)
     if not second.stacks:
-        return Look(
-            kind="unseen",
-            said=say(
-                "no stacks could be taken (py-spy may need root, or SYS_PTRACE in a container)"
-            ),
-        )
+        return _unseen(change, second)
     seen = standing(build(second.facts, Plan()))
     together, apart = _ranks_alone(seen.together), _ranks_alone(seen.apart)
     if not together:
         together, apart = list(seen.together), list(seen.apart)
     ranks = {one.stack.pid for one in (*together, *apart)}
-    others = [stack for pid, stack in second.stacks.items() if pid not in ranks]
-    moved = [one for one in (*apart, *together) if _moved(one.stack, first, second)]
-    helping = [one for one in others if _helps(one) and _moved(one, first, second)]
-    if together and not moved and not helping:
-        return Look(kind="stuck", said=_stuck(together, apart))
-    late = [one for one in moved if one in apart]
-    if together and late and len(late) == len(moved):
+    state = {pid: _state(stack, first, change) for pid, stack in second.stacks.items()}
+    for pid in second.pythons - second.stacks.keys():  # its stack could not be taken
+        state[pid] = "works" if change.works(pid) or change.new(pid) else "unread"
+
+    def working(some: Sequence[RankStack]) -> list[RankStack]:
+        return [one for one in some if one.stack.pid and state[one.stack.pid] == "works"]
+
+    helping = any(
+        how == "works" and (pid not in second.stacks or _helps(second.stacks[pid]))
+        for pid, how in state.items()
+        if pid not in ranks
+    )
+    late, passing = working(apart), working(together)
+    if together and late and not passing and not helping:
         return Look(kind="late", said=_late(together, late))
-    if moved or helping or set(second.stacks) != set(first.stacks):
+    if together and change.fabric and not (late or passing or helping):
+        return Look(kind="late", said=say("the network carries data of a collective"))
+    if late or passing or helping:
         return Look(kind="moving", said=say("processes are at work"))
+    if not together:
+        return Look(
+            kind="still",
+            said=say("no process moves, and none waits in a collective that is known"),
+        )
+    outside = [one for one in apart if _outside(one, state, change)]
+    if outside:
+        return Look(kind="elsewhere", said=_stuck(together, outside))
+    if any(how == "unread" and change.waits(pid) for pid, how in state.items()):
+        return Look(kind="elsewhere", said=_stuck(together, apart))
+    return Look(kind="stuck", said=_stuck(together, apart))
+
+
+def _unseen(change: Change, second: Sample) -> Look:
+    if any(change.works(pid) for pid in second.signs.processes):
+        return Look(kind="moving", said=say("processes are at work"))
+    if not second.pythons:
+        return Look(kind="unseen", said=say("no Python process runs"))
     return Look(
-        kind="still",
-        said=say("no process moves, and none waits in a collective that is known"),
+        kind="unseen",
+        said=say("no stacks could be taken (py-spy may need root, or SYS_PTRACE in a container)"),
     )
 
 
@@ -147,19 +181,42 @@ def _helps(stack: ProcessStack) -> bool:
     return knowledge.identify(stack).process not in ("launcher", "helper")
 
 
-def _moved(stack: ProcessStack, first: Sample, second: Sample) -> bool:
+def _state(stack: ProcessStack, first: Sample, change: Change) -> str:
+    """``works``, ``stirs`` (its stack moves, with next to no work: a loop that asks and sleeps), or
+    ``stands``."""
     pid = stack.pid
     if pid is None:
-        return False
+        return "stands"
+    if change.new(pid) or _debugged(stack):
+        return "works"
+    kind = knowledge.wait_of_process(stack).kind
+    # what spins while it waits is not at work for that; what moves bytes is
+    if change.works(pid) and (kind not in _SPINS or not change.only_cpu(pid)):
+        return "works"
+    if any(change.works(child) for child in change.family(pid) if child not in first.pythons):
+        return "works"  # a compiler, an archiver
     before = first.stacks.get(pid)
-    if before is None:
-        return True
-    if _frames(before) != _frames(stack):
-        return True
-    if knowledge.wait_of_process(stack).kind in ("collective", "point-to-point", "gpu", "store"):
-        return False  # it may spin while it waits
-    spent = second.cpu.get(pid, 0.0) - first.cpu.get(pid, 0.0)
-    return spent > BUSY * max(second.at - first.at, 0.1)
+    if before is not None and _frames(before) == _frames(stack):
+        return "stands"
+    if before is not None and {kind, knowledge.wait_of_process(before).kind} <= {*_TOGETHER}:
+        return "works"  # from one collective to another
+    return "works" if change.cpu(pid) > ALIVE or change.bytes(pid) > _SOME else "stirs"
+
+
+def _outside(one: RankStack, state: dict[int, str], change: Change) -> bool:
+    """Whether a rank may wait for something that is not in the job."""
+    pid = one.stack.pid
+    if pid is None:
+        return False
+    asks = one.wait.kind in ("http", "unknown") and change.outward(pid)
+    return asks or change.waits(pid) or state[pid] == "stirs"
+
+
+def _debugged(stack: ProcessStack) -> bool:
+    thread = knowledge.main_thread(stack)
+    return thread is not None and any(
+        _DEBUGGERS.search(frame.file.replace("\\", "/")) for frame in thread.frames[:200]
+    )
 
 
 def _frames(stack: ProcessStack) -> tuple[tuple[str, str, int | None], ...]:
@@ -194,12 +251,3 @@ def _ranks(ranks: Sequence[RankStack]) -> Text:
     if not known:
         return say("processes {pids}", pids=", ".join(str(one.stack.pid) for one in ranks))
     return words.ranks(known)
-
-
-def _cpu(pid: int) -> float | None:
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        used = psutil.Process(pid).cpu_times()
-        return float(used.user + used.system)
-    return None

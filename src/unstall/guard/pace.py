@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from unstall.experiments.steps import bars_of, step_of
+from unstall.processes.steps import bars_of, step_of
 
 #: Without a given limit: how many times the longest of the last intervals between two steps.
 TIMES = 5.0

@@ -1,6 +1,6 @@
 """When a run counts as started: from then on the shorter wait for a hang applies."""
 
-from unstall.experiments.steps import Steps
+from unstall.processes.steps import Steps
 
 
 def test_step_zero_is_a_start():

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import evidence
 from unstall.experiments.nurse import LabError
 from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell, stretch
@@ -18,6 +17,7 @@ from unstall.experiments.script_run import Until, run_script
 from unstall.experiments.stacks.environment import Environment
 from unstall.experiments.stacks.levels import Level, inside
 from unstall.model.text import say
+from unstall.processes import evidence
 
 MODEL = "tiny-model"
 STATE = "UNSTALL_STATE_FOLDER"

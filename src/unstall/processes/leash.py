@@ -1,6 +1,6 @@
 """Stands between unstall and a launch script, so that nothing outlives unstall, however it ends.
 
-Processes of a script have sessions of their own and are not told when unstall is killed. The guard
+Processes of a script have sessions of their own and are not told when unstall is killed. The leash
 adopts whatever loses its parent, reads a pipe whose other end only unstall has, and when that
 closes it kills everything below it and removes the files that it was told of. It ends as the
 script's shell does, with its exit code or signal; SIGTERM is handed on to the shell's group.
@@ -19,19 +19,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from unstall.experiments import tree
-from unstall.experiments.own_python import running
+from unstall.processes import tree
+from unstall.processes.own_python import running
 
 
 def command(words: Sequence[str], remove: Sequence[Path] = ()) -> list[str]:
-    """The command that runs another under a guard.
+    """The command that runs another under a leash.
 
     Args:
         words: the command.
-        remove: files and folders to remove if whoever started the guard ends before it.
+        remove: files and folders to remove if whoever started the leash ends before it.
     """
     paths = json.dumps([str(path.absolute()) for path in remove])
-    return running("unstall.experiments.guard", paths, *words)
+    return running("unstall.processes.leash", paths, *words)
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def _buried(shell: int) -> int | None:
 
 
 def _alone(segments: set[str], remove: Sequence[Path]) -> None:
-    """Whoever started the guard has gone; does not return."""
+    """Whoever started the leash has gone; does not return."""
     seen = tree.below(os.getpid())
     tree.kill_below(os.getpid())
     tree.remove_segments(segments, seen)

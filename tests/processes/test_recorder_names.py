@@ -2,8 +2,8 @@
 
 import pytest
 
-from unstall.experiments.recorder_names import RENAMED, torch_on_the_path, variables
 from unstall.experiments.script_sessions import recording
+from unstall.processes.recorder_names import RENAMED, torch_on_the_path, variables
 
 
 @pytest.mark.parametrize("torch", [(2, 8), (2, 13), (3, 0)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.experiments.steps import Steps, bars_of, step_of
+from unstall.processes.steps import Steps, bars_of, step_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from unstall.experiments.evidence import rank_of, stacks
+from unstall.processes.evidence import rank_of, stacks
 
 pytest.importorskip("psutil")
 

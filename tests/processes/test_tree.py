@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from unstall.experiments import tree
+from unstall.processes import tree
 
 psutil = pytest.importorskip("psutil")
 DAEMON = (
