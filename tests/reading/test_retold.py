@@ -115,3 +115,26 @@ def test_a_rank_whose_data_ended_first(line, rank):
 )
 def test_no_rank_whose_data_ended(line):
     assert "data-ended" not in [topic for topic, _ in remarks(line)]
+
+
+@pytest.mark.parametrize(
+    ("line", "topic"),
+    [
+        ("after adding", "after-adding"),
+        ("After I set these variables:", "after-adding"),
+        ("加上以下环境变量后：", "after-adding"),
+        ("it works.", "works-now"),
+        ("Then it works now!", "works-now"),
+        ("就正常了", "works-now"),
+    ],
+)
+def test_what_stands_around_a_block_of_settings(line, topic):
+    assert (topic, {}) in list(remarks(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["it works on one node", "it never works", "after adding more GPUs it hangs", "跑不起来"],
+)
+def test_what_tells_nothing_of_a_block(line):
+    assert not {"after-adding", "works-now"} & {topic for topic, _ in remarks(line)}

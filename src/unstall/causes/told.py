@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from unstall.causes.base import FAIR, STRONG, WEAK, evidence, excerpt, origin_of
 from unstall.causes.reasons import from_settings, judged
 from unstall.job import Job
-from unstall.model.facts import Remark, TrainingStep
+from unstall.model.facts import EnvironmentValue, Fact, Remark, TrainingStep
 from unstall.model.findings import Finding, Fix
 from unstall.model.text import say
 
@@ -33,6 +33,8 @@ _PROVES = {
     "NCCL_SHM_DISABLE": "shm-too-small",
     "NCCL_NVLS_ENABLE": "fabric-manager",
 }
+#: Lines that such a block has at most.
+_BLOCK = 10
 #: Settings that only go round the fault: what they switch off is to be mended.
 _ROUND = {"NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
 
@@ -233,17 +235,17 @@ def _never_met(job: Job) -> Iterable[Finding]:
 
 def _proved(job: Job, cause: str) -> Iterable[Finding]:
     """A person says that a setting made it work."""
-    told = next(
+    found = next(
         (
-            r
+            (r, r.values["name"], r.values.get("value", ""))
             for r in job.all(Remark)
             if r.topic == "setting-works" and _PROVES.get(r.values.get("name", "")) == cause
         ),
         None,
-    )
-    if told is None:
+    ) or _block(job, cause)
+    if found is None:
         return
-    name, value = told.values["name"], told.values.get("value", "")
+    told, name, value = found
     if value != _ROUND.get(name, value):
         return
     yield Finding(
@@ -280,3 +282,27 @@ def _proved(job: Job, cause: str) -> Iterable[Finding]:
         excerpts=(excerpt(told, "origin"),),
         ceiling=0.75,
     )
+
+
+def _block(job: Job, cause: str) -> tuple[Fact, str, str] | None:
+    """A setting of a block between "after adding" and "it works"."""
+    for worked in job.all(Remark):
+        if worked.topic != "works-now":
+            continue
+        near = [
+            one
+            for one in job.all(EnvironmentValue)
+            if one.place.source == worked.place.source
+            and 0 < worked.place.line - one.place.line <= _BLOCK
+        ]
+        above = any(
+            one.topic == "after-adding"
+            and one.place.source == worked.place.source
+            and near
+            and 0 < near[0].place.line - one.place.line <= 3
+            for one in job.all(Remark)
+        )
+        for one in near if above else ():
+            if _PROVES.get(one.name) == cause:
+                return one, one.name, one.value
+    return None

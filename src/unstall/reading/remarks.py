@@ -108,6 +108,18 @@ _NOTES: tuple[tuple[str, re.Pattern[str], _Make], ...] = (
     ("setting-works", re.compile(
         rf"(?<!n't )(?<!not )(?<!never ){_HELPED}(?:(?!\b(?:not|no|never|still|fail\w*)\b|n't)"
         rf"[^.;。；\n]){{0,60}}?{_SETTING}", _I), _setting),
+    # the same around a block of settings: what was done above it, and what came of it below
+    ("after-adding", re.compile(
+        r"^\W*(?:but |and |then )?(?:after|when|once|by|with) (?:I |we )?"
+        r"(?:add|sett?|export)\w{0,4}"
+        r"(?: (?:these|this|the following|following))?(?: (?:lines?|variables?|settings?))?\W*$"
+        r"|^\W*(?:加上|添加|设置|加了|设了)(?:以下|如下|这些)?"
+        r"(?:环境变量|变量|参数|设置)?(?:后|之后)?\W*$", _I),
+        _nothing),
+    ("works-now", re.compile(
+        r"^\W*(?:then |now )?(?:it|training|everything|this|the hang|the problem)? ?(?:now )?"
+        r"(?:works?|worked|runs?|is (?:gone|fixed|solved))(?: now| fine| well| again)?\W*$"
+        r"|^\W*(?:就|然后)?(?:正常了|解决了|可以了|好了|跑起来了|能跑了)\W*$", _I), _nothing),
     # a person's own finding: preparing the data takes longer than the others wait
     ("slow-data", re.compile(
         rf"{_PREPARING}(?:(?!\b(?:not|no)\b)[^.;。\n]){{0,60}}?\btime(?:s|d)?[ -]?out", _I),

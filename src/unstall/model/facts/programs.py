@@ -139,6 +139,7 @@ class Remark(Fact, frozen=True, kw_only=True):
         topic: ``no-output``, ``gpu-idle``, ``gpu-busy``, ``devices``, ``version``,
             ``several-nodes``, ``slow-data``, ``slow-rollout``, ``collective-timeout``,
             ``setting-works`` (``name``, ``value``), ``data-ended`` (``rank``, before the others),
+            ``after-adding`` and ``works-now`` (above and below a block of settings),
             ``complaint`` (that it failed, without more), ``ranks-apart`` (``mine``, ``other``: the
             collectives of two parties; ``rank``: of the first),
             ``worked-before``, ``mixed-data`` (samples that use different modules), ``stuck`` (that
