@@ -2,7 +2,7 @@
 
 import pytest
 
-from unstall.experiments.closing import close, verdict_of
+from unstall.experiments.closing import close, judged, verdict_of
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.scenario import Ended, Says, Scenario, Waits
 from unstall.model.findings import Collective, Diagnosis, Finding, Ranked
@@ -78,3 +78,13 @@ def test_an_operation_that_is_not_known_is_not_told(op, seq, told):
     found = verdict_of(diagnosis)
     assert found is not None
     assert found.operation == told
+
+
+def test_evidence_that_cannot_be_diagnosed_costs_its_verdict_alone(tmp_path, monkeypatch, capsys):
+    def broken(_paths):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("unstall.diagnosis.diagnose", broken)
+    run = Run(name="A1", outcome="hung", step=3, seconds=1.0, folder=str(tmp_path))
+    assert judged(run) == run
+    assert "a defect" in capsys.readouterr().err

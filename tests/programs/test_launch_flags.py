@@ -309,3 +309,20 @@ def test_srun_options_of_two_words() -> None:
 def test_switches_of_accelerate() -> None:
     program = only(plan("accelerate launch --multi_gpu --same_network --num_processes 2 fit.py\n"))
     assert program.processes == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("RANK=0 WORLD_SIZE=2", "ok"),
+        ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", "ok"),
+        ("RANK=0", "no effect"),
+        ("OMP_NUM_THREADS=4", "no effect"),
+    ],
+)
+def test_plain_python_with_a_rank_and_a_world_size_meets_the_others_at_the_address(
+    given: str, expected: str
+) -> None:
+    found = plan(f"export MASTER_ADDR=10.0.0.4 MASTER_PORT=29611\n{given} python train.py\n")
+    assert verdict(found, "MASTER_ADDR") == expected
+    assert verdict(found, "MASTER_PORT") == expected

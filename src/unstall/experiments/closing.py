@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from math import prod
 from pathlib import Path
 
@@ -70,12 +71,20 @@ _SHOWN = 3
 
 
 def judged(run: Run) -> Run:
-    """A run with what its own evidence was diagnosed as; one that finished stays as it is."""
+    """A run with what its own evidence was diagnosed as; one that finished stays as it is.
+
+    So does one whose evidence cannot be diagnosed: a defect there must not cost hours of runs.
+    """
     from unstall.diagnosis import diagnose
 
     if run.outcome not in ("hung", "failed"):
         return run
-    return msgspec.structs.replace(run, verdict=verdict_of(diagnose([Path(run.evidence)])))
+    try:
+        verdict = verdict_of(diagnose([Path(run.evidence)]))
+    except Exception as error:
+        print(f"unstall: {run.evidence}: {error!r}", file=sys.stderr)
+        return run
+    return msgspec.structs.replace(run, verdict=verdict)
 
 
 def verdict_of(diagnosis: Diagnosis) -> Verdict | None:

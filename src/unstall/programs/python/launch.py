@@ -100,15 +100,17 @@ def read(launch: Launch, origins: dict[str, str]) -> None:
     else:
         training.nccl_default(launch)
         training.deepspeed_stage(launch)
-    if not launch.launchers:
+    if not launch.launchers and not {"RANK", "WORLD_SIZE"} <= launch.environment.keys():
+        # with a rank and a world size it is one of several that meet there: init_process_group's
+        # default method, env:// (torch, distributed/rendezvous.py), reads all four
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             launch.ignores[name] = say(
                 "the program is started as plain Python: {name} counts only if its own code hands "
-                "it "
-                "to init_process_group, and code that starts its ranks itself often sets a port of "
-                "its own (29500 in many libraries)",
+                "it to init_process_group, and code that starts its ranks itself often sets a port "
+                "of its own (29500 in many libraries)",
                 name=name,
             )
+    if not launch.launchers:
         launch.reads["CUDA_VISIBLE_DEVICES"] = say(
             "the CUDA runtime shows the process only these devices"
         )
