@@ -259,7 +259,11 @@ class TestServing:
         assert row.correction == "--vllm_server_group_port 51226"
 
     def test_a_server_that_nothing_starts(self) -> None:
-        assert verdict(plan(self.TRAINER.format("127.0.0.1", 8001)), "server port") == "suspicious"
+        trainer = self.TRAINER.format("127.0.0.1", 8001)
+        # a script of its own for each program is how most start them
+        assert verdict(plan(trainer), "server port") == "ok"
+        other = "CUDA_VISIBLE_DEVICES=7 python judge.py --port 9000 &\ntorchrun other_train.py &\n"
+        assert verdict(plan(other + trainer), "server port") == "suspicious"
 
     def test_a_server_elsewhere_is_not_missed(self) -> None:
         assert verdict(plan(self.TRAINER.format("10.0.0.9", 8001)), "server port") == "ok"

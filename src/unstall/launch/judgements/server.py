@@ -23,12 +23,12 @@ def judge(context: Context) -> Iterator[Judgement]:
             if p.purpose == "http" and p.listens
         ]
         if not servers:
-            yield _alone(client, wanted[0])
+            yield _alone(client, wanted[0], others=len(context.launches) > 1)
             continue
         yield from _compare(client, wanted, servers)
 
 
-def _alone(client: Launch, port: Port) -> Judgement:
+def _alone(client: Launch, port: Port, *, others: bool) -> Judgement:
     host = port.host
     if host is not None and not (host.known and host.text in LOCAL):
         return Judgement(
@@ -42,6 +42,19 @@ def _alone(client: Launch, port: Port) -> Judgement:
                 host=host.text,
             ),
             places(port.value, host, client.place),
+        )
+    if not others:  # a trainer's script by itself: the server has one of its own
+        return Judgement(
+            "server port",
+            {client.label: show(port.value)},
+            "ok",
+            say(
+                "{program} connects to a server on port {port} of this machine, which this plan "
+                "does not start: give its script too, and both are compared",
+                program=client.label,
+                port=port.value.text,
+            ),
+            places(port.value, client.place),
         )
     return Judgement(
         "server port",
