@@ -17,7 +17,7 @@ import msgspec
 
 from unstall import stacks as knowledge
 from unstall.causes.activity import RankStack, place_of, standing
-from unstall.guard.signs import ALIVE, BYTES, Change, Signs, signs
+from unstall.guard.signs import ALIVE, BYTES, Change, Signs, answers, signs
 from unstall.job import build
 from unstall.model.facts import Fact, ProcessStack
 from unstall.model.plan import Plan
@@ -32,8 +32,6 @@ _TOGETHER = ("collective", "point-to-point")
 _DEBUGGERS = re.compile(r"(?:^|/)(?:pdb|bdb)\.py$|/(?:debugpy|_?pydevd[a-z_]*)/", re.ASCII)
 #: Bytes per second with which a stack that moves does more than to ask again and again.
 _SOME = BYTES / 32
-#: Seconds that one stack may take; a process that waits for a disk cannot be stopped for it.
-_PATIENCE = 10.0
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -101,7 +99,7 @@ def sample(pids: Sequence[int]) -> tuple[Sample, str]:
     pythons = frozenset(pid for pid in pids if tree.is_python(pid))
     with tempfile.TemporaryDirectory(prefix="unstall-") as folder:
         path = Path(folder) / "stacks.txt"
-        if not evidence.stacks(sorted(pythons), path, _PATIENCE):
+        if not evidence.stacks([pid for pid in sorted(pythons) if answers(pid)], path):
             return Sample({}, (), now, pythons), ""
         text = path.read_text(encoding="utf-8", errors="replace")
         return read_sample(path, now, pythons), text
@@ -152,11 +150,14 @@ def compare(first: Sample, second: Sample) -> Look:
             kind="still",
             said=say("no process moves, and none waits in a collective that is known"),
         )
+    mute = sorted(pid for pid, how in state.items() if how == "unread" and change.waits(pid))
+    mute += sorted(pid for pid in second.pythons if change.stopped(pid))
+    if mute:
+        patient = any(change.waits(pid) for pid in mute)
+        return Look(kind="elsewhere" if patient else "stuck", said=_mute(together, mute))
     outside = [one for one in apart if _outside(one, state, change)]
     if outside:
         return Look(kind="elsewhere", said=_stuck(together, outside))
-    if any(how == "unread" and change.waits(pid) for pid, how in state.items()):
-        return Look(kind="elsewhere", said=_stuck(together, apart))
     return Look(kind="stuck", said=_stuck(together, apart))
 
 
@@ -165,9 +166,24 @@ def _unseen(change: Change, second: Sample) -> Look:
         return Look(kind="moving", said=say("processes are at work"))
     if not second.pythons:
         return Look(kind="unseen", said=say("no Python process runs"))
+    if all(change.waits(pid) or change.stopped(pid) for pid in second.pythons):
+        return Look(kind="still", said=_mute((), sorted(second.pythons)))
     return Look(
         kind="unseen",
         said=say("no stacks could be taken (py-spy may need root, or SYS_PTRACE in a container)"),
+    )
+
+
+def _mute(together: Sequence[RankStack], pids: Sequence[int]) -> Text:
+    known = [evidence.rank_of(pid) for pid in pids]
+    numbers = [rank for rank in known if rank is not None]
+    who = words.ranks(sorted(numbers)) if len(numbers) == len(pids) else _processes(pids)
+    if not together:
+        return say("{other} stopped, or waiting for a disk", other=who)
+    return say(
+        "{who} in a collective; {other} stopped, or waiting for a disk",
+        who=_ranks(together),
+        other=who,
     )
 
 
@@ -182,8 +198,11 @@ def _helps(stack: ProcessStack) -> bool:
 
 
 def _state(stack: ProcessStack, first: Sample, change: Change) -> str:
-    """``works``, ``stirs`` (its stack moves, with next to no work: a loop that asks and sleeps), or
-    ``stands``."""
+    """What one process does, by its stack and by its signs.
+
+    ``works``; ``stirs``: its stack moves with next to no work, in a loop that asks and sleeps;
+    ``stands``.
+    """
     pid = stack.pid
     if pid is None:
         return "stands"
@@ -249,5 +268,9 @@ def _late(together: Sequence[RankStack], late: Sequence[RankStack]) -> Text:
 def _ranks(ranks: Sequence[RankStack]) -> Text:
     known = sorted({one.rank for one in ranks if one.rank is not None})
     if not known:
-        return say("processes {pids}", pids=", ".join(str(one.stack.pid) for one in ranks))
+        return _processes([one.stack.pid for one in ranks])
     return words.ranks(known)
+
+
+def _processes(pids: Sequence[int | None]) -> Text:
+    return say("processes {pids}", pids=", ".join(map(str, pids)))
