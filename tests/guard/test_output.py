@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,61 @@ def test_a_reader_that_has_gone_does_not_end_the_job(tmp_path: Path) -> None:
     stream, log = carried(tmp_path, b"one\ntwo\n", writer)
     os.close(writer)
     assert stream.news()[0] == ["one", "two"]
+    log.close()
+
+
+def test_a_reader_that_does_not_read_is_known_and_waited_for(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    log = Kept(tmp_path)
+    stream = Stream(writer, log, threading.Lock())
+    source = os.dup(stream.write_end)
+    stream.started()
+    data = b"x" * 99 + b"\n"
+
+    def feed() -> None:
+        for _ in range(3000):
+            os.write(source, data)
+        os.close(source)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    end = time.monotonic() + 20
+    while stream.blocked < 0.3 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert stream.blocked >= 0.3
+    assert stream.news()[0]  # what was printed is heard all the same
+    taken = 0
+
+    def take() -> None:
+        nonlocal taken
+        while piece := os.read(reader, 1 << 16):
+            taken += len(piece)
+            time.sleep(0.05)
+
+    slow = threading.Thread(target=take)
+    slow.start()
+    stream.settle(0.0)
+    os.close(writer)
+    feeder.join()
+    slow.join()
+    os.close(reader)
+    log.close()
+    assert taken == 300_000
+
+
+def test_a_flood_costs_bounded_memory_and_its_latest_lines_are_heard(tmp_path: Path) -> None:
+    log = Kept(tmp_path)
+    stream = Stream(None, log, threading.Lock())
+    writer = os.dup(stream.write_end)
+    stream.started()
+    with os.fdopen(writer, "wb") as file:
+        for number in range(300_000):
+            file.write(b"step %d\n" % number)
+    stream.settle(20)
+    lines, _ = stream.news()
+    assert lines == [f"step {number}" for number in range(298_000, 300_000)]
+    log.whole(tmp_path / "log")
+    assert (tmp_path / "log").read_bytes().count(b"\n") == 300_000
     log.close()
 
 

@@ -110,6 +110,78 @@ def test_a_bar_does_not_set_the_step_back_that_metrics_tell() -> None:
     assert pace.step == 7
 
 
+@pytest.mark.parametrize("length", [1, 2, 3, 100])
+def test_steps_that_begin_anew_with_each_epoch(length: int) -> None:
+    pace, clock = paced(limit=10)
+    for epoch in range(4):
+        for number in range(1, length + 1):
+            if (epoch, length) > (0, 1) or epoch == 0:
+                clock.now += 5
+            heard = pace.hear([f"epoch {epoch} step {number}/{length} loss 1.0"])
+            assert heard or (length == 1 and epoch > 0)
+    assert pace.step == length
+
+
+def test_a_counter_of_an_evaluation_between_steps() -> None:
+    pace, clock = paced(limit=10)
+    for number in (1, 2, 3, 500):
+        step(pace, clock, number, 1)
+    for number in (1, 2, 40):
+        step(pace, clock, number, 1)
+    step(pace, clock, 501, 1)
+    assert pace.step == 501
+
+
+def test_a_job_that_tells_where_it_stands_does_not_move() -> None:
+    pace, clock = paced(limit=10)
+    for number in (1, 2, 3, 4, 5):
+        step(pace, clock, number, 1)
+    for _ in range(5):
+        clock.now += 3
+        assert not pace.hear(
+            ["[rank 0] still waiting at step 5", "[rank 1] still waiting at step 4"]
+        )
+    assert pace.overdue
+    assert pace.step == 5
+
+
+def test_bars_of_two_ranks_that_are_drawn_again_and_again() -> None:
+    pace, clock = paced(limit=10)
+    for done in (4, 5, 6):
+        clock.now += 1
+        assert pace.hear([f" 10%|1 | {done}/50 [00:10<01:30, 2s/it]"])
+    for _ in range(5):
+        clock.now += 3
+        assert not pace.hear(
+            [" 10%|1 | 6/50 [00:10<01:30, 3s/it]", " 10%|1 | 5/50 [00:11<01:30, 3s/it]"]
+        )
+    assert pace.overdue
+
+
+def test_a_bar_of_each_epoch() -> None:
+    pace, clock = paced(limit=10)
+    for _ in range(3):
+        for done in (0, 1, 2):
+            clock.now += 9
+            heard = pace.hear([f"{done * 50}%|1 | {done}/2 [00:10<01:30, 2s/it]"])
+            assert heard or (done == 0 and clock.now < 110)
+
+
+def test_a_server_that_tells_that_it_waits_is_looked_at_after_start_up() -> None:
+    pace, clock = paced(limit=10, start_up=60)
+    for number in range(5):
+        clock.now += 50
+        assert pace.hear([f"loading model {'vwxyz'[number]}"])
+    for number in range(5):  # the same but for its numbers: for a while
+        clock.now += 10
+        assert pace.hear([f"12:00:{number:02d} 0 requests running, 0x7f{number} waits"]) or number
+    clock.now += 10
+    for number in range(30):
+        clock.now += 5
+        pace.hear([f"12:01:{number:02d} 0 requests running, 0x7f{number} waits"])
+    assert pace.overdue
+
+
 def test_a_job_that_is_excused_is_looked_at_again_later_and_progress_forgets_it() -> None:
     pace, clock = paced(limit=10)
     step(pace, clock, 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from enum import Enum
 from pathlib import Path
@@ -122,13 +121,12 @@ def run(
     """
     from importlib.util import find_spec
 
-    if shutil.which(command[0]) is None:
-        typer.echo(
-            f"unstall: {command[0]}: no such command. What follows “--” is run as it is, without "
-            "a shell; for a shell's line: unstall run -- bash -c 'LINE'",
-            err=True,
-        )
-        raise typer.Exit(127)
+    from unstall.guard.words import Unfit, fit
+
+    words = fit(command)
+    if isinstance(words, Unfit):
+        typer.echo(f"unstall: {words.said.render(language.value)}", err=True)
+        raise typer.Exit(words.status)
     if find_spec("psutil") is None:
         typer.echo(
             "unstall: psutil is missing: pip install '.[run]' in the folder of unstall's source "
@@ -156,7 +154,7 @@ def run(
     try:
         status = guard(
             Request(
-                command=tuple(command),
+                command=words,
                 rules=rules,
                 restarts=restarts,
                 resume_with=resume_with,

@@ -11,10 +11,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from unstall.guard import keep
-from unstall.guard.job import Job, end, wait
+from unstall.guard.job import Job, end
 from unstall.guard.look import Look, look
 from unstall.guard.output import Kept, Stream
 from unstall.guard.pace import Pace
@@ -27,8 +28,14 @@ from unstall.processes import leash, tree
 _PAUSE = 0.1
 #: Looks that must find the same before a job counts as stalled.
 _LOOKS = 2
-#: Where no rank is known to wait, a job may wait for another machine: it gets so much longer.
+#: Where a job may wait for something that is not in it, it gets so much longer,
 _STILL = 3
+#: and at least so many seconds before it is ended, unless the user set a limit.
+_ANSWER = 300.0
+#: Seconds, at most, between the report of a stall and the look after which the job is ended.
+_ONCE_MORE = 120.0
+#: Seconds that the reader of the output may take nothing before the job may wait for that.
+_UNREAD = 1.0
 
 
 class Runner:
@@ -68,7 +75,7 @@ class Runner:
                     self.teller.left_behind(len(left))
                 end(job)
                 for stream in job.streams:
-                    stream.settle(5.0)
+                    stream.settle(5.0, lambda: self.signals.first is not None)
                 job.hear()
                 tree.remove_segments(segments, seen)
                 attempt.seconds = round(time.monotonic() - job.begun, 1)
@@ -110,10 +117,11 @@ class Runner:
     # --- while it runs ---------------------------------------------------------------------------
 
     def _follow(self, job: Job) -> None:
-        attempt, rules, pace = job.attempt, self.rules, job.pace
+        attempt, pace = job.attempt, job.pace
         while True:
             code = job.process.poll()
-            if job.hear() and attempt.stalls and attempt.stalls[-1].went_on is None:
+            job.hear()
+            if attempt.stalls and attempt.stalls[-1].went_on is None and pace.moves > job.stalled:
                 stall = attempt.stalls[-1]
                 stall.went_on = round(time.monotonic() - job.stalled_at, 1)
                 self.teller.went_on(stall, pace.step)
@@ -129,35 +137,74 @@ class Runner:
                 self._hand_on(job)
                 attempt.outcome = "interrupted"
                 return
-            if pace.overdue and self._stalled(job) and rules.stop:
+            if pace.overdue and self._stalled(job):
                 attempt.outcome = "stalled"
-                self.teller.stopping(rules.grace)
-                job.signal(signal.SIGTERM)
-                attempt.code = wait(job.process, rules.grace)
+                self._stop(job)
                 return
             time.sleep(_PAUSE)
 
     def _stalled(self, job: Job) -> bool:
-        """Whether a job that is overdue stands still; if so its evidence is kept."""
-        pace = job.pace
-        for number in range(_LOOKS):
+        """Look at a job that is overdue; whether it is to be ended, since it stands still for good.
+
+        If it stands still, its evidence is kept.
+        """
+        pace, attempt = job.pace, job.attempt
+        if any(stream.blocked > _UNREAD for stream in job.streams):
+            self.teller.unread(pace)  # a pager, a terminal that was stopped
+            pace.excuse()
+            return False
+        known = bool(attempt.stalls) and attempt.stalls[-1].went_on is None
+        for number in range(1 if known else _LOOKS):
             if number and self._pause(job, self.rules.gap):
                 return False
             found = self._look(job)
             if not found.bad:
                 break
-        if self.signals.first is not None or job.process.poll() is not None:
+        if self._wanted(job) or pace.idle < pace.patience:
             return False
-        patient = found.kind != "still" or pace.idle > _STILL * pace.patience
-        if not found.bad or not patient:
-            if pace.idle > pace.patience:
-                if found.kind in ("late", "unseen"):
-                    self.teller.quiet_but(found, pace)
-                pace.excuse()
+        if not found.bad:
+            if found.kind in ("late", "unseen") or known:
+                self.teller.quiet_but(found, pace)
+            pace.excuse()
             return False
-        self._keep(job, found)
-        pace.excuse()
-        return True
+        if found.kind == "still" and pace.idle < _STILL * pace.base:
+            pace.look_after(_STILL * pace.base)
+            return False
+        if not known:
+            self._keep(job, found)
+        if self.rules.stop:
+            least = self._least(job, found)
+            if known and pace.idle >= least:
+                return True
+            pace.look_after(max(least, pace.idle))
+        else:
+            pace.excuse()
+        return False
+
+    def _least(self, job: Job, found: Look) -> float:
+        """Seconds without progress after which a job that still stands still is ended."""
+        base = job.pace.base
+        least = job.attempt.stalls[-1].idle + min(base, _ONCE_MORE)
+        if found.kind == "stuck":
+            return least
+        return max(least, _STILL * base, _ANSWER if self.rules.stall is None else 0.0)
+
+    def _stop(self, job: Job) -> None:
+        """End a job that stands still; the user may hurry that."""
+        self.teller.stopping(self.rules.grace)
+        job.signal(signal.SIGTERM)
+        self._give(job, lambda: self.signals.first is not None)
+
+    def _give(self, job: Job, enough: Callable[[], bool]) -> None:
+        """Wait for the job's end, as long as it has grace."""
+        end = time.monotonic() + self.rules.grace
+        while job.process.poll() is None and time.monotonic() < end and not enough():
+            time.sleep(_PAUSE)
+        job.attempt.code = job.process.poll()
+
+    def _wanted(self, job: Job) -> bool:
+        """Whether there is something else to do than to look: the job has ended, or shall."""
+        return self.signals.first is not None or job.process.poll() is not None
 
     def _look(self, job: Job) -> Look:
         try:
@@ -171,19 +218,15 @@ class Runner:
         """Wait; true if there is progress, the job ends or the user wants something."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if job.hear() or job.process.poll() is not None or self.signals.first is not None:
+            if job.hear() or self._wanted(job):
                 return True
             time.sleep(_PAUSE)
         return False
 
     def _keep(self, job: Job, found: Look) -> None:
         attempt, pace = job.attempt, job.pace
-        number = len(attempt.stalls) + 1
-        if number > 1 and attempt.stalls[-1].went_on is None:
-            return  # the same one still
-        job.stalled_at = time.monotonic()
-        place = job.place / f"stall-{number}"
-        place.mkdir()
+        job.stalled, job.stalled_at = pace.moves, time.monotonic()
+        place = job.place / f"stall-{len(attempt.stalls) + 1}"
         stall = Stall(
             step=pace.step,
             idle=round(pace.idle, 1),
@@ -193,6 +236,13 @@ class Runner:
         )
         attempt.stalls.append(stall)
         self.teller.stalled(stall, found, pace)
+        with self._whatever():
+            self._gather(job, found, place)
+        self._diagnose(place, stall)
+        self.teller.diagnosed(stall)
+
+    def _gather(self, job: Job, found: Look, place: Path) -> None:
+        place.mkdir()
         for which, text in enumerate(found.texts, 1):
             (place / f"stacks-{which}.txt").write_text(text, encoding="utf-8")
         asked = keep.ask_for_dumps(job.state)
@@ -200,16 +250,15 @@ class Runner:
             keep.dumps(job.state, place, asked)
         keep.machine(job.pids(), place)
         self._rest(job, place)
-        self._diagnose(place, stall)
-        self.teller.diagnosed(stall)
 
     # --- afterwards ------------------------------------------------------------------------------
 
     def _post_mortem(self, job: Job) -> None:
         place = job.place / "end"
-        place.mkdir()
-        keep.dumps(job.state, place, (), 1.0)
-        self._rest(job, place)
+        with self._whatever():
+            place.mkdir()
+            keep.dumps(job.state, place, (), 1.0)
+            self._rest(job, place)
         job.attempt.evidence = str(place)
         self._diagnose(place, job.attempt)
         self.teller.failed(job.attempt)
@@ -219,6 +268,15 @@ class Runner:
             stream.flush()
         job.log.whole(place / "run.log")
         keep.command(job.attempt.command, job.environment, place)
+
+    @contextlib.contextmanager
+    def _whatever(self) -> Iterator[None]:
+        """A disk that is full, or a defect of ours, must not end the user's job."""
+        try:
+            yield
+        except Exception as error:
+            shown = str(error) if isinstance(error, OSError) else repr(error)
+            self.teller.tell(say("the evidence is not whole: {error}", error=shown), "red")
 
     def _diagnose(self, place: Path, into: Stall | Attempt) -> None:
         from unstall.diagnosis import diagnose
@@ -240,10 +298,7 @@ class Runner:
         assert first is not None  # noqa: S101 - for the type checker
         self.teller.handing_on(first, self.rules.grace)
         job.signal(first)
-        end = time.monotonic() + self.rules.grace
-        while job.process.poll() is None and time.monotonic() < end and not self.signals.again:
-            time.sleep(_PAUSE)
-        job.attempt.code = job.process.poll()
+        self._give(job, lambda: self.signals.again)
 
 
 def _descriptor(stream: object) -> int | None:

@@ -40,7 +40,9 @@ class Job:
         self.environment = environment
         self.pace = pace
         self.begun = time.monotonic()
+        #: When the last stall was seen, and how often there had been progress before it.
         self.stalled_at = 0.0
+        self.stalled = 0
 
     def hear(self) -> bool:
         """Let the pace hear what was printed; whether it is progress."""

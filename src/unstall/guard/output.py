@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 _PIECE = 1 << 16
-#: Lines that may wait to be looked at; a loop that prints is not read line by line.
-_WAITING = 5_000
+#: Of what waits to be looked at the latest lines, and bytes: a flood is not read line by line.
+_LINES, _WAITING = 2_000, 1 << 18
 _LONGEST = 1 << 14
 
 
@@ -91,8 +93,12 @@ class Stream:
         self._target = target
         self._log = log
         self._lock = lock
+        #: Of what is heard; not that of the log, which a file server may hold up.
+        self._own = threading.Lock()
         self._rest = b""
-        self._lines: deque[bytes] = deque(maxlen=_WAITING)
+        self._blocks: deque[bytes] = deque()
+        self._waiting = 0
+        self._since: float | None = None
         self.mid_line = False
         self._read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._carry, daemon=True, name="output")
@@ -108,22 +114,41 @@ class Stream:
         os.close(self._read_end)
 
     def news(self) -> tuple[list[str], str]:
-        """The lines since the last call, and the end of the one that is still being written."""
-        found: list[str] = []
-        while self._lines:
-            found.append(self._lines.popleft()[-_LONGEST:].decode("utf-8", "replace"))
-        return found, self._rest[-_LONGEST:].decode("utf-8", "replace")
+        """The latest lines since the last call, and the end of the one still being written."""
+        with self._own:
+            blocks, rest = list(self._blocks), self._rest
+            self._blocks.clear()
+            self._waiting = 0
+        lines = b"".join(blocks)[-_WAITING:].split(b"\n")[:-1][-_LINES:]
+        found = [line[-_LONGEST:].decode("utf-8", "replace") for line in lines]
+        return found, rest[-_LONGEST:].decode("utf-8", "replace")
 
-    def settle(self, seconds: float) -> None:
-        """Wait for the end of the pipe: all who could write have gone."""
-        self._thread.join(seconds)
+    @property
+    def blocked(self) -> float:
+        """Seconds since the reader of the output last took something, while it does not."""
+        since = self._since
+        return time.monotonic() - since if since is not None else 0.0
+
+    def settle(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait for the end of the pipe: all who could write have gone.
+
+        Args:
+            seconds: for the end to come; a reader that takes its time is given more.
+            enough: whether it is given no more.
+        """
+        end = time.monotonic() + seconds
+        while self._thread.is_alive():
+            self._thread.join(0.05)
+            if time.monotonic() > end and (self._since is None or enough()):
+                break
 
     def flush(self) -> None:
         """Give the log a line that is not whole yet: a bar only returns the carriage."""
-        with self._lock:
-            if self._rest:
-                self._log.add(self._rest + b"\n")
-                self._rest = b""
+        with self._own:
+            rest, self._rest = self._rest, b""
+        if rest:
+            with self._lock:
+                self._log.add(rest + b"\n")
 
     def _carry(self) -> None:
         while True:
@@ -133,27 +158,41 @@ class Stream:
                 return
             if not data:
                 break
+            self._hear(data)
             self._pass_on(data)
             self.mid_line = not data.endswith(b"\n")
-            *whole, rest = (self._rest + data).split(b"\n")
-            if len(rest) > 1 << 20:  # a bar that only returns the carriage, all day
-                whole, rest = [*whole, rest], b""
-            with self._lock:
-                if whole:
-                    self._log.add(b"\n".join(whole) + b"\n")
-                self._rest = rest
-            self._lines.extend(whole)
         os.close(self._read_end)
+
+    def _hear(self, data: bytes) -> None:
+        with self._own:
+            if b"\n" in data:
+                whole, _, rest = (self._rest + data).rpartition(b"\n")
+                whole += b"\n"
+            else:
+                whole, rest = b"", self._rest + data
+            if len(rest) > 1 << 20:  # a bar that only returns the carriage, all day
+                whole, rest = whole + rest + b"\n", b""
+            self._rest = rest
+            if not whole:
+                return
+            self._blocks.append(whole)
+            self._waiting += len(whole)
+            while self._waiting - len(self._blocks[0]) >= _WAITING:
+                self._waiting -= len(self._blocks.popleft())
+        with self._lock:
+            self._log.add(whole)
 
     def _pass_on(self, data: bytes) -> None:
         view = memoryview(data)
         while view and self._target is not None:
+            self._since = time.monotonic()
             try:
                 view = view[os.write(self._target, view) :]
             except BlockingIOError:
                 select_writable(self._target)
             except OSError:  # its reader has gone (head, a closed terminal): the job goes on
                 self._target = None
+        self._since = None
 
 
 def select_writable(descriptor: int) -> None:

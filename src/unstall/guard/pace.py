@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +17,34 @@ LEAST, MOST = 10.0, 600.0
 ENOUGH, REMEMBERED = 3, 50
 #: Progress bars that are told apart.
 BARS = 1000
+#: Lines that are told apart by what is no number in their beginnings, of so many characters.
+SHAPES, _SHAPE = 10_000, 200
+_NUMBERS = re.compile(r"[0-9a-f]+")
+
+
+class Counter:
+    """Whether a number that is told again and again advances.
+
+    It does where it is higher than ever, and where it begins anew, as it does with each epoch: at
+    or below where it began. Lower numbers in between are those of ranks that tell theirs later, or
+    of a job that stands still and tells every few seconds where.
+
+    Attributes:
+        top: the highest number since it last began.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.top = self._first = first
+
+    def advances(self, number: int) -> bool:
+        """Take the next number in."""
+        if number > self.top:
+            self.top = number
+        elif number <= self._first and number < self.top:
+            self.top = self._first = number
+        else:
+            return False
+        return True
 
 
 class Pace:
@@ -25,6 +54,7 @@ class Pace:
         limit: seconds without progress, as the user gave it; ``None`` learns it from the job.
         start_up: the same as long as there is no pace to learn from.
         step: the last step, of metrics or else of the progress bar that moved last.
+        moves: how often there was progress.
         started: whether the job makes steps. A bar that has come to its end makes none: what
             follows may be the loading of a model.
     """
@@ -38,10 +68,13 @@ class Pace:
         self.limit = limit
         self.start_up = start_up
         self.step = 0
+        self.moves = 0
         self.started = False
         self._clock = clock
-        self._told = False
-        self._bars: dict[str, str] = {}
+        self._counter: Counter | None = None
+        self._bars: dict[str, Counter] = {}
+        self._shapes: set[str] = set()
+        self._news = clock()
         self._rest = ""
         self._intervals: deque[float] = deque(maxlen=REMEMBERED)
         self._last_step: float | None = None
@@ -69,17 +102,20 @@ class Pace:
         self._rest = rest
         heard = [*lines, rest] if grown else lines
         # as long as neither steps nor bars were seen, every line is progress
-        progress = bool(heard) and not self._told and not self._bars
+        progress = self._counter is None and not self._bars and self._said(heard)
         stepped = False
         for line in heard:
             step = step_of(line)
             if step is not None:
-                stepped = stepped or not self._told or step > self.step
-                self.step = max(self.step, step) if self._told else step
-                self._told = self.started = True
+                if self._counter is None:
+                    self._counter, self.started, new = Counter(step), True, True
+                else:
+                    new = self._counter.advances(step)
+                stepped = stepped or new
+                self.step = self._counter.top
             elif self._bar(line):
                 progress = True
-                stepped = stepped or (self.started and not self._told)
+                stepped = stepped or (self.started and self._counter is None)
         now = self._clock()
         if stepped:
             if self._last_step is not None:
@@ -87,27 +123,53 @@ class Pace:
             self._last_step = now
         if progress or stepped:
             self._moved, self._wait = now, None
+            self.moves += 1
         return progress or stepped
 
     def _bar(self, line: str) -> bool:
         """Whether a progress bar in the line has moved. Bars are told apart by their totals."""
         moved = False
         for done, total in bars_of(line):
-            if self._bars.get(total) == done:
+            known = self._bars.get(total)
+            if known is None:
+                if len(self._bars) >= BARS:
+                    self._bars.clear()
+                self._bars[total] = Counter(int(done))
+                moved = moved or int(done) > 0
+            elif known.advances(int(done)):
+                moved = True
+            else:
                 continue
-            if len(self._bars) >= BARS:
-                self._bars.clear()
-            moved = moved or total in self._bars or done != "0"
-            self._bars[total] = done
-            if not self._told:
+            if self._counter is None:
                 self.step, self.started = int(done), 0 < int(done) < int(total)
         return moved
 
+    def _said(self, lines: Sequence[str]) -> bool:
+        """Whether any line says something new. The same but for its numbers is new for a while.
+
+        A server that waits tells so every few seconds, for ever.
+        """
+        new = False
+        for line in lines:
+            shape = _NUMBERS.sub("0", line[:_SHAPE])
+            if shape not in self._shapes:
+                if len(self._shapes) >= SHAPES:
+                    self._shapes.clear()
+                self._shapes.add(shape)
+                new = True
+        now = self._clock()
+        if new:
+            self._news = now
+        return bool(lines) and now - self._news <= max(self.start_up, self.limit or 0.0)
+
     @property
     def patience(self) -> float:
+        """Seconds without progress after which the processes are looked at, or looked at again."""
+        return self._wait if self._wait is not None else self.base
+
+    @property
+    def base(self) -> float:
         """Seconds without progress after which the processes are looked at."""
-        if self._wait is not None:
-            return self._wait
         if not self.started:
             return max(self.start_up, self.limit or 0.0)
         if self.limit is not None:
@@ -124,3 +186,7 @@ class Pace:
     def excuse(self) -> None:
         """The processes were looked at: look again after as long once more."""
         self._wait = 2 * max(self.patience, self.idle)
+
+    def look_after(self, idle: float) -> None:
+        """Look again after so many seconds without progress in all."""
+        self._wait = idle

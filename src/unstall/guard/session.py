@@ -63,7 +63,10 @@ def guard(request: Request) -> int:
         if checkpoint is not None:
             extra["UNSTALL_CHECKPOINT"] = str(checkpoint.path)
         runner.run(attempt, extra)
-        _write(folder, attempts)
+        try:
+            _write(folder, attempts)
+        except OSError as error:  # a full disk is no reason to lose the job's exit status
+            teller.tell(say("result.json cannot be written: {error}", error=str(error)), "red")
         if not another(request, attempts, teller):
             break
         if request.checkpoints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from unstall.guard.look import Look
     from unstall.guard.pace import Pace
     from unstall.guard.record import Attempt, Stall
+
+
+#: Seconds that a line of ours waits for its reader.
+_TAKEN = 2.0
 
 
 def span(seconds: float) -> str:
@@ -37,9 +42,30 @@ class Teller:
 
     def tell(self, text: Text, style: str = "yellow") -> None:
         """One line."""
+        if not self._taken():
+            return
         words = escape(clean(text.render(self.language)))
         begin = "\n" if self.mid_line() else ""
         self._console.print(f"{begin}[{style}]unstall:[/] {words}")
+
+    def _taken(self) -> bool:
+        """Whether somebody takes what is told; to wait for that would be to leave the job alone."""
+        try:
+            descriptor = self._console.file.fileno()
+            return bool(select.select([], [descriptor], [], _TAKEN)[1])
+        except (OSError, ValueError, AttributeError):
+            return True
+
+    def unread(self, pace: Pace) -> None:
+        """A job is overdue, and it may wait until its output is read."""
+        self.tell(
+            say(
+                "no progress for {idle} after step {step}, but nobody takes the job's output: it "
+                "may wait for that",
+                idle=span(pace.idle),
+                step=pace.step,
+            )
+        )
 
     def stalled(self, stall: Stall, found: Look, pace: Pace) -> None:
         """A job stands still."""
