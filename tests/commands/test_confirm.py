@@ -76,7 +76,7 @@ def test_until_a_step(script):
     [
         (["--set", "server.port=1"], "names no program"),
         (["--unset", "trainer.lr"], "is not given the flag"),
-        (["--set", "trainer.overlap"], "is not PROGRAM.FLAG=VALUE"),
+        (["--set", "trainer.max_steps"], "is not PROGRAM.FLAG=VALUE"),
         (["--env", "X"], "is not NAME=VALUE"),
         ([], "Say what to change"),
         (["--set", "trainer.overlap=false", "--until", "["], "no regular expression"),

@@ -79,6 +79,44 @@ def test_a_variable_is_set_for_one_program_only(script):
     assert "python other.py --steps=10" in after
 
 
+@pytest.mark.parametrize("written", ["drop_last", "--drop-last"])
+def test_a_switch_is_appended_without_a_value(tmp_path, written):
+    path = tmp_path / "launch.sh"
+    path.write_text("torchrun --nproc_per_node 2 train.py --lr 1  # keep\n")
+    after = changed(path, sets=[f"trainer.{written}"])
+    flag = written if written.startswith("-") else f"--{written}"
+    assert after == f"torchrun --nproc_per_node 2 train.py --lr 1 {flag}  # keep\n"
+
+
+def test_a_switch_beside_a_value(tmp_path):
+    path = tmp_path / "launch.sh"
+    path.write_text("torchrun --nproc_per_node 2 train.py --lr 1\n")
+    after = changed(path, sets=["trainer.drop-last", "trainer.lr=2"])
+    assert after == "torchrun --nproc_per_node 2 train.py --lr 2 --drop-last\n"
+
+
+def test_a_switch_that_is_there_changes_nothing(tmp_path):
+    path = tmp_path / "launch.sh"
+    path.write_text("torchrun --nproc_per_node 2 train.py --drop-last --lr 1\n")
+    assert changed(path, sets=["trainer.drop_last"]) == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("torchrun --nproc_per_node 2 train.py --lr 1\n", "trainer.lr"),
+        ("torchrun --nproc_per_node 2 train.py --lr=1\n", "trainer.lr"),
+        ("python main.py optim.lr=1\n", "main.optim.overlap"),
+        ("torchrun --nproc_per_node 2 train.py\n", "trainer."),
+    ],
+)
+def test_what_takes_a_value_is_no_switch(tmp_path, text, wanted):
+    path = tmp_path / "launch.sh"
+    path.write_text(text)
+    with pytest.raises(LabError, match=r"is not PROGRAM\.FLAG=VALUE"):
+        changed(path, sets=[wanted])
+
+
 def test_values_are_quoted_for_the_shell(script):
     other = label_of(script, "other.py")
     after = changed(script, sets=[f"{other}.steps=1; rm -rf x"])

@@ -49,7 +49,9 @@ def confirm(
     set_: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
-            "--set", metavar="PROGRAM.FLAG=VALUE", help="With --script: set a program's flag in B."
+            "--set",
+            metavar="PROGRAM.FLAG[=VALUE]",
+            help="With --script: set a program's flag in B; a switch has no value.",
         ),
     ] = None,
     unset: Annotated[

@@ -35,6 +35,7 @@ class Edits(msgspec.Struct, frozen=True):
         unset: flags to remove.
         env: variables to values.
         unset_env: variables that it is not to get.
+        switches: those of ``set`` that are written without their value, :data:`script_places.ON`.
     """
 
     program: str
@@ -42,6 +43,7 @@ class Edits(msgspec.Struct, frozen=True):
     unset: tuple[str, ...] = ()
     env: dict[str, str] = {}
     unset_env: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
 
 
 def plan_of(path: Path) -> tuple[str, Plan]:
@@ -100,11 +102,14 @@ def parse_edits(
     for text in given:
         owners, rest = _programs_of(plan, text)
         flag, equals, value = rest.partition("=")
-        if not flag or not equals or not _writable(flag, value, _FLAG):
+        value = value if equals else script_places.ON
+        fits = equals or all(script_places.can_switch(one, flag) for one in owners)
+        if not flag or not fits or not _writable(flag, value, _FLAG):
             raise LabError(say("“{text}” is not PROGRAM.FLAG=VALUE.", text=text))
         for one in owners:
             known = edits.get(one.label, Edits(one.label))
-            add(one.label, set={**known.set, flag: value})
+            alone = () if equals else (flag,)
+            add(one.label, set={**known.set, flag: value}, switches=(*known.switches, *alone))
     for text in unset:
         if _is_variable(text):
             owners = [p for p in plan.programs if text in p.environment or text in os.environ]
@@ -286,7 +291,7 @@ def _ways(spot: Spot, one: Edits, program: Program) -> Iterator[list[Cut] | None
     gone = script_places.unset_flags(spot, one.unset, program)
     if gone is None:
         return
-    cuts = [*script_places.set_flags(spot, one.set, program), *gone]
+    cuts = [*script_places.set_flags(spot, one.set, program, one.switches), *gone]
     for variable, value in one.env.items():
         cuts += script_places.set_variable(spot, variable, value)
     if not one.unset_env:

@@ -21,6 +21,9 @@ from unstall.model.plan import Program
 #: Bytes of a script from a start to an end, and what they become.
 Cut = tuple[int, int, bytes]
 
+#: What a launch plan shows as the value of a flag without one.
+ON = "true"
+
 _HYDRA = re.compile(r"[+~]{0,2}[A-Za-z_][\w.@/-]*=")
 #: How deep texts within texts are followed, and how many commands are considered.
 _DEEPEST = 3
@@ -160,12 +163,26 @@ def canonical(flag: str) -> str:
     return flag.lstrip("-+~").replace("-", "_")
 
 
-def set_flags(spot: Spot, flags: dict[str, str], program: Program) -> list[Cut]:
-    """Flags replaced where they stand, else appended."""
-    words = spot.words()
-    hydra = any(_HYDRA.match(word) for word in program.command) and not any(
+def can_switch(program: Program, flag: str) -> bool:
+    """Whether a program may be given a flag without a value: it has none with one."""
+    known = program.flags.get(canonical(flag))
+    given = known is not None and not known.default and known.text != ON
+    return not given and not _takes_keys(program)
+
+
+def _takes_keys(program: Program) -> bool:
+    """Whether a program is given Hydra's keys (``optim.lr=1``) and no flags."""
+    return any(_HYDRA.match(word) for word in program.command) and not any(
         word.startswith("--") and "config" not in word for word in program.command
     )
+
+
+def set_flags(
+    spot: Spot, flags: dict[str, str], program: Program, switches: Sequence[str] = ()
+) -> list[Cut]:
+    """Flags replaced where they stand, else appended; switches without their value."""
+    words = spot.words()
+    hydra = _takes_keys(program)
     found: list[Cut] = []
     for flag, value in flags.items():
         spans = _flag_spans(spot, words, flag, program)
@@ -178,7 +195,8 @@ def set_flags(spot: Spot, flags: dict[str, str], program: Program) -> list[Cut]:
         if hydra:
             new = f" {flag}={_quoted(value)}"
         else:
-            new = f" {flag if flag.startswith('-') else f'--{flag}'} {_quoted(value, flag)}"
+            new = f" {flag if flag.startswith('-') else f'--{flag}'}"
+            new += "" if flag in switches else f" {_quoted(value, flag)}"
         found.append((end, end, new.encode()))
     return found
 

@@ -244,6 +244,7 @@ def _merged(first: list[Edits], second: tuple[Edits, ...]) -> list[Edits]:
             (*known.unset, *one.unset),
             {**known.env, **one.env},
             (*known.unset_env, *one.unset_env),
+            (*known.switches, *one.switches),
         )
     return list(found.values())
 
