@@ -104,7 +104,11 @@ def test_a_traceback_is_diagnosed(tmp_path: Path) -> None:
     ("words", "status", "said"),
     [
         (["--", "no-such-command-here"], 127, b"no such command"),
+        (["--", "./"], 126, b"is a folder"),
+        (["--", ""], 127, b"no such command"),
         ([], 2, b"COMMAND"),
+        (["--stall", "0", "--", "true"], 2, b"--stall"),
+        (["--grace", "-1", "--", "true"], 2, b"--grace"),
         (["--stall", "nan", "--", "true"], 2, b"--stall"),
         (["--resume-with", "--from {checkpoint}", "--", "true"], 2, b"--checkpoints"),
     ],
@@ -191,12 +195,61 @@ def test_a_silent_job_that_works_is_let_be(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"step 1\nstep 2\n")
 
 
+def test_a_job_whose_output_nobody_reads_is_let_be(tmp_path: Path) -> None:
+    work = (
+        "import time\nfor step in range(400):\n    print(f'step {step}', 'x' * 900, flush=True)\n"
+    )
+    (tmp_path / "own.py").write_text(work + "    time.sleep(0.005)\n")
+    words = ["--stall", "1", "--on-stall", "stop", "--", sys.executable, "own.py"]
+    process = call(*words, cwd=tmp_path)
+    time.sleep(12)  # two pipes hold much less than it prints
+    assert process.poll() is None
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out.count(b"\n")) == (0, 400)
+    assert b"nobody takes the job's output" in error
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     if not find_spec("torch"):  # not imported: that takes seconds
         pytest.skip("torch is not installed")
     (tmp_path / "train.py").write_text(TRAIN)
     return tmp_path
+
+
+LATE = """
+import os, time
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+
+
+def save():
+    target = os.open("checkpoint", os.O_CREAT | os.O_WRONLY)
+    for _ in range(60):  # slowly, and with next to no time on a processor
+        os.write(target, bytes(1 << 17))
+        time.sleep(0.2)
+
+
+for step in range(1, 7):
+    dist.all_reduce(torch.ones(4))
+    if dist.get_rank() == 0:
+        print(f"step {step} loss 1.0")
+        if step == 4:
+            save()
+dist.barrier()
+os._exit(0)
+"""
+
+
+def test_a_rank_that_saves_while_the_others_wait_is_late_and_not_stuck(script: Path) -> None:
+    (script / "train.py").write_text(LATE)
+    done = unstall("run", "--stall", "2", "--on-stall", "stop", *START, cwd=script)
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    assert "rank 0 still at work (save (train.py:" in said
+    assert "evidence" not in said
+    assert b"step 6" in done.stdout
 
 
 START = ["--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py"]
@@ -206,7 +259,7 @@ def test_a_stall_is_seen_its_evidence_kept_and_the_job_goes_on_from_a_checkpoint
     script: Path,
 ) -> None:
     done = unstall(
-        "run", "--stall", "4", "--restarts", "2", "--checkpoints", "ckpt-*.pt",
+        "run", "--stall", "2", "--restarts", "2", "--checkpoints", "ckpt-*.pt",
         "--resume-with", "--resume {checkpoint}", "-o", "kept", *START, "--stop-at", "10",
         cwd=script,
     )  # fmt: skip

@@ -98,3 +98,40 @@ def test_marks_that_are_no_text(tmp_path: Path) -> None:
     write(tmp_path / "iter_7" / "weights")
     (tmp_path / "latest_checkpointed_iteration.txt").write_bytes(b"\xff\xfe\x00" * 1000)
     assert name(tmp_path, "iter_*") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("step_100_loss_0.1234.ckpt", 100),
+        ("epoch=3-step=1000.ckpt", 1000),
+        ("2026-01-02_checkpoint-7", 7),
+        ("global_step20", 20),
+        ("iter_0000300", 300),
+        ("epoch_10_acc_0.95.pt", 10),
+        ("model-12.safetensors", 12),
+        ("7.5", 5),
+        ("last", -1),
+    ],
+)
+def test_the_step_of_a_name(tmp_path: Path, name: str, step: int) -> None:
+    write(tmp_path / name)
+    assert [one.step for one in found(str(tmp_path / "*"))] == [step]
+
+
+def test_those_of_an_earlier_run_do_not_count(tmp_path: Path) -> None:
+    write(tmp_path / "v0" / "step_900")
+    now = (tmp_path / "v0" / "step_900").stat().st_ctime
+    pattern = str(tmp_path / "v*" / "step_*")
+    assert newest(pattern, ENDED, now + 1000) is None
+    one = newest(pattern, ENDED, now)
+    assert one is not None
+    assert one.step == 900
+
+
+def test_links_odd_names_and_what_cannot_be_read(tmp_path: Path) -> None:
+    write(tmp_path / "my run [1]" / "step_5" / "model.bin")
+    (tmp_path / "my run [1]" / "latest").symlink_to("step_5")
+    (tmp_path / "my run [1]" / "step_9").symlink_to("gone")
+    assert name(tmp_path, "my run [[]1]/*") == "step_5"
+    assert name(tmp_path, "**/step_*") == "step_5"

@@ -6,7 +6,7 @@ import pytest
 
 from unstall.guard.checkpoints import Checkpoint
 from unstall.guard.record import Attempt, Stall
-from unstall.guard.session import Request, another, status_of, words_of
+from unstall.guard.session import Request, another, pause, status_of, words_of
 from unstall.guard.telling import Teller, span
 
 COMMAND = ("torchrun", "train.py")
@@ -54,8 +54,15 @@ def test_before_the_first_step_only_a_known_cause_tells() -> None:
     assert not more(9, ended(None, cause="python-exception"), ended(None, cause="python-exception"))
 
 
+def test_a_command_that_fails_at_once_is_started_less_and_less_often() -> None:
+    early = ended(None)
+    assert [pause([early] * count) for count in (1, 2, 3, 6, 999)] == [2, 4, 8, 60, 60]
+    assert pause([early, early, ended(5)]) == 2
+    assert pause([early, early, ended(5), early]) == 2
+
+
 def test_words_of_a_restart() -> None:
-    one = Checkpoint(Path("out/checkpoint 7"), 7, 0.0, True)
+    one = Checkpoint(Path("out/checkpoint 7"), 7, 0.0, 0.0, True)
     plain = Request(command=COMMAND, resume_with="--resume 'a b'")
     assert words_of(plain, None, again=False) == [*COMMAND]
     assert words_of(plain, None, again=True) == [*COMMAND, "--resume", "a b"]

@@ -127,10 +127,13 @@ def run(
     if isinstance(words, Unfit):
         typer.echo(f"unstall: {words.said.render(language.value)}", err=True)
         raise typer.Exit(words.status)
-    if find_spec("psutil") is None:
+    from unstall.processes.evidence import py_spy
+
+    if find_spec("psutil") is None or py_spy() is None:
+        missing = "psutil" if find_spec("psutil") is None else "py-spy"
         typer.echo(
-            "unstall: psutil is missing: pip install '.[run]' in the folder of unstall's source "
-            "(or pip install psutil py-spy)",
+            f"unstall: {missing} is missing: pip install '.[run]' in the folder of unstall's "
+            "source (or pip install psutil py-spy)",
             err=True,
         )
         raise typer.Exit(2)
@@ -165,5 +168,8 @@ def run(
         )
     except LabError as error:
         typer.echo(f"unstall: {error.text.render(language.value)}", err=True)
+        raise typer.Exit(2) from error
+    except OSError as error:  # the folder in which it was started has gone, no process may start
+        typer.echo(f"unstall: {error}", err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(status)

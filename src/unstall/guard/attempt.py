@@ -176,6 +176,8 @@ class Runner:
             least = self._least(job, found)
             if known and pace.idle >= least:
                 return True
+            if not known:
+                self.teller.patient(max(least, pace.idle))
             pace.look_after(max(least, pace.idle))
         else:
             pace.excuse()

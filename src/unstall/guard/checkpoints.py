@@ -12,6 +12,7 @@ once. Frameworks write a mark when all the rest is there:
   ``_save_checkpoint``, 4.57).
 
 One without a mark counts as whole if nothing was written to it in the last moments of the job.
+Those of earlier runs do not count: a folder often holds them, with higher steps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import glob
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,13 @@ SETTLED = 10.0
 #: Entries of a checkpoint's folder that are looked at.
 _MOST = 100_000
 _NUMBER = re.compile(r"\d{1,15}")
+#: Where a name holds several numbers, the one of these words is the step.
+_STEPS = tuple(
+    re.compile(word + r"s?[-_= ]{0,3}(\d{1,15})")
+    for word in (r"(?:step|iter|iteration)", r"(?:checkpoint|ckpt)", r"epoch")
+)
+#: Seconds by which the clock of a file server may be behind.
+SKEW = 60.0
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -37,43 +46,54 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     Attributes:
         path: as the pattern finds it.
-        step: the last number of its name; -1 without one.
-        written: when something in it was last written, as seconds since 1970.
+        step: by its name; -1 without a number.
+        written: when something in it was last written, as seconds since 1970, as files say.
+        changed: the same as the file system says, whatever was set since.
         whole: by its framework's mark; ``None`` where it has none.
     """
 
     path: Path
     step: int
     written: float
+    changed: float
     whole: bool | None
 
 
-def found(pattern: str) -> list[Checkpoint]:
+def found(pattern: str) -> Iterator[Checkpoint]:
     """All checkpoints that a pattern of the shell's kind names, the newest first."""
-    some = [_read(Path(path)) for path in glob.glob(os.path.expanduser(pattern), recursive=True)]
-    return sorted(
-        (one for one in some if one is not None),
-        key=lambda one: (one.step, one.written),
-        reverse=True,
-    )
+    paths = [Path(path) for path in glob.iglob(os.path.expanduser(pattern), recursive=True)]
+    for path in sorted(paths, key=lambda one: (_step(one), _written(one)), reverse=True):
+        one = _read(path)
+        if one is not None:
+            yield one
 
 
-def newest(pattern: str, ended: float) -> Checkpoint | None:
+def newest(pattern: str, ended: float, begun: float = 0.0) -> Checkpoint | None:
     """The newest whole checkpoint.
 
     Args:
         pattern: of the shell's kind.
         ended: when the job ended or was stopped, as seconds since 1970.
+        begun: when the first attempt began; checkpoints that were there before do not count.
     """
     for one in found(pattern):
+        if one.changed < begun - SKEW:
+            continue
         if one.whole or (one.whole is None and one.written <= ended - SETTLED):
             return one
     return None
 
 
+def _written(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
 def _read(path: Path) -> Checkpoint | None:
     try:
-        written = path.stat().st_mtime
+        about = path.stat()
+        written, changed = about.st_mtime, about.st_ctime
         names: set[str] = set()
         if path.is_dir():
             for count, (folder, _, files) in enumerate(os.walk(path)):
@@ -82,16 +102,21 @@ def _read(path: Path) -> Checkpoint | None:
                 for name in files:
                     names.add(name)
                     with contextlib.suppress(OSError):
-                        written = max(written, os.stat(os.path.join(folder, name)).st_mtime)
+                        about = os.stat(os.path.join(folder, name))
+                        written = max(written, about.st_mtime)
+                        changed = max(changed, about.st_ctime)
     except OSError:
         return None
-    if path.is_dir() and not names:
-        return Checkpoint(path, _step(path), written, False)
-    return Checkpoint(path, _step(path), written, _whole(path, names))
+    whole = _whole(path, names) if names or not path.is_dir() else False
+    return Checkpoint(path, _step(path), written, changed, whole)
 
 
 def _step(path: Path) -> int:
-    numbers = _NUMBER.findall(path.stem if path.is_file() else path.name)
+    name = path.name.removesuffix(path.suffix) if path.suffix[1:].isalpha() else path.name
+    for word in _STEPS:
+        if (told := word.search(name.lower())) is not None:
+            return int(told[1])
+    numbers = _NUMBER.findall(name)
     return int(numbers[-1]) if numbers else -1
 
 

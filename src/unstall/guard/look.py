@@ -157,13 +157,15 @@ def compare(first: Sample, second: Sample) -> Look:
         return Look(kind="elsewhere" if patient else "stuck", said=_mute(together, mute))
     outside = [one for one in apart if _outside(one, state, change)]
     if outside:
-        return Look(kind="elsewhere", said=_stuck(together, outside))
+        return Look(kind="elsewhere", said=_elsewhere(together, outside))
     return Look(kind="stuck", said=_stuck(together, apart))
 
 
 def _unseen(change: Change, second: Sample) -> Look:
     if any(change.works(pid) for pid in second.signs.processes):
         return Look(kind="moving", said=say("processes are at work"))
+    if evidence.py_spy() is None:
+        return Look(kind="unseen", said=say("py-spy is missing: pip install py-spy"))
     if not second.pythons:
         return Look(kind="unseen", said=say("no Python process runs"))
     if all(change.waits(pid) or change.stopped(pid) for pid in second.pythons):
@@ -253,6 +255,16 @@ def _stuck(together: Sequence[RankStack], apart: Sequence[RankStack]) -> Text:
         who=_ranks(together),
         other=_ranks(apart),
         frame=place_of(apart[0]),
+    )
+
+
+def _elsewhere(together: Sequence[RankStack], outside: Sequence[RankStack]) -> Text:
+    return say(
+        "{who} in a collective; {other} may wait for something outside of the job, or for a time "
+        "to pass ({frame})",
+        who=_ranks(together),
+        other=_ranks(outside),
+        frame=place_of(outside[0]),
     )
 
 

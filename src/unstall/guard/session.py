@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,7 @@ def guard(request: Request) -> int:
     signals = Signals()
     signals.listen()
     runner = Runner(request.rules, folder, teller, signals)
+    begun = time.time()
     attempts: list[Attempt] = []
     checkpoint: Checkpoint | None = None
     while True:
@@ -57,7 +59,7 @@ def guard(request: Request) -> int:
             checkpoint=str(checkpoint.path) if checkpoint is not None else None,
         )
         if attempts:
-            teller.again(attempt, checkpoint, request.restarts)
+            teller.again(attempt, checkpoint, request.restarts, bool(request.checkpoints))
         attempts.append(attempt)
         extra = {"UNSTALL_ATTEMPT": str(attempt.number)}
         if checkpoint is not None:
@@ -70,8 +72,8 @@ def guard(request: Request) -> int:
         if not another(request, attempts, teller):
             break
         if request.checkpoints:
-            checkpoint = newest(request.checkpoints, attempt.ended)
-        if not _wait(signals, 2.0):
+            checkpoint = newest(request.checkpoints, attempt.ended, begun)
+        if not _wait(signals, pause(attempts)):
             break
     _tidy(request, folder, attempts)
     return status_of(attempts[-1])
@@ -122,8 +124,21 @@ def _cause(one: Attempt) -> str | None:
     return one.stalls[-1].cause if one.outcome == "stalled" and one.stalls else one.cause
 
 
+def pause(attempts: Sequence[Attempt]) -> float:
+    """Seconds before another attempt: longer each time that one failed before it did anything.
+
+    Ports and devices need a moment to become free; a server that is down needs longer.
+    """
+    early = 0
+    for one in reversed(attempts):
+        if one.first_step is not None or one.seconds > 60:
+            break
+        early += 1
+    return min(2.0 * 2 ** max(early - 1, 0), 60.0) if early < 10 else 60.0
+
+
 def _wait(signals: Signals, seconds: float) -> bool:
-    """Give ports and devices a moment to become free; false if the user wants an end."""
+    """Wait; false if the user wants an end."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and signals.first is None:
         time.sleep(0.05)

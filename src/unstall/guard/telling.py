@@ -122,6 +122,15 @@ class Teller:
             )
         )
 
+    def patient(self, least: float) -> None:
+        """A stalled job will be ended, if it stays one."""
+        self.tell(
+            say(
+                "it is ended after {least} without progress, if nothing moves until then",
+                least=span(least),
+            )
+        )
+
     def stopping(self, grace: float) -> None:
         """A stalled job is ended."""
         self.tell(say("the job is ended (SIGTERM, SIGKILL after {grace})", grace=span(grace)))
@@ -157,10 +166,21 @@ class Teller:
             say("the command has ended; {count} processes it left behind are ended", count=count)
         )
 
-    def again(self, attempt: Attempt, checkpoint: Checkpoint | None, most: int) -> None:
-        """Another attempt begins."""
+    def again(
+        self, attempt: Attempt, checkpoint: Checkpoint | None, most: int, wanted: bool = False
+    ) -> None:
+        """Another attempt begins; ``wanted``: it should have begun from a checkpoint."""
         number = attempt.number - 1
-        if checkpoint is None:
+        if checkpoint is None and wanted:
+            self.tell(
+                say(
+                    "restart {number} of {most}, as the first time: this run has no whole "
+                    "checkpoint yet",
+                    number=number,
+                    most=most,
+                )
+            )
+        elif checkpoint is None:
             self.tell(say("restart {number} of {most}", number=number, most=most))
         else:
             self.tell(
