@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+from unstall.commands.choices import Language
 
 if TYPE_CHECKING:
     from unstall.model.plan import Plan
 
 
 MOST_PROBLEMS = 20
-
-
-class Language(str, Enum):
-    """Language of the report."""
-
-    en = "en"
-    zh = "zh"
 
 
 def check(

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
+from unstall.commands.choices import Backend, Language
 from unstall.commands.numbers import finite
-
-
-class Backend(str, Enum):
-    """Back end of the process groups."""
-
-    auto = "auto"
-    gloo = "gloo"
-    nccl = "nccl"
-
-
-class Language(str, Enum):
-    """Language of the report."""
-
-    en = "en"
-    zh = "zh"
 
 
 def confirm(
@@ -193,17 +178,16 @@ def confirm(
     Exit status: 0 the change is confirmed, 1 it is not, 2 the call was wrong or nothing could run,
     130 it was stopped (Ctrl-C).
     """  # noqa: E501 - a command is not broken
+    from unstall.commands.lab import ended_early
     from unstall.commands.output import readable
     from unstall.experiments import sessions
     from unstall.experiments.interrupts import stop_once
-    from unstall.experiments.nurse import LabError
     from unstall.experiments.statistics import fisher, least_runs
-    from unstall.experiments.stopping import STOPPED
     from unstall.model.text import say
 
     chosen = readable(language.value)
     stop_once()
-    try:
+    with ended_early(chosen):
         _refuse(ctx, name, script)
         if runs is not None and runs < (least := least_runs(alpha)):
             note = say(
@@ -260,18 +244,6 @@ def confirm(
                 ),
                 sys.stdout,
             )
-    except LabError as error:
-        typer.echo(f"unstall: {error.text.render(chosen)}", err=True)
-        code = 2
-    except KeyboardInterrupt:
-        text = say("stopped by you before anything was run")
-        typer.echo(f"unstall: {text.render(chosen)}", err=True)
-        code = STOPPED
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk, a folder that was taken away
-        typer.echo(f"unstall: {error}", err=True)
-        code = 2
     raise typer.Exit(code)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Collection
 
 import typer
 
-from unstall.model.text import Text
-
 
 def given(ctx: typer.Context, but: Collection[str] = ()) -> str:
     """The options that stand on the command line, as they are written there, joined by commas.
@@ -33,9 +31,3 @@ def one_of(ctx: typer.Context, names: Collection[str]) -> str:
     """Those of these parameters that stand on the command line, as :func:`given` tells them."""
     every = {one.name or "" for one in ctx.command.params}
     return given(ctx, every - set(names))
-
-
-def fail(text: Text, language: str) -> typer.Exit:
-    """Tell what is wrong with the call; what is to be raised then."""
-    typer.echo(f"unstall: {text.render(language)}", err=True)
-    return typer.Exit(2)

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
+from unstall.commands.choices import Backend, Language
 from unstall.commands.numbers import finite
-
-
-class Backend(str, Enum):
-    """Back end of the process groups."""
-
-    auto = "auto"
-    gloo = "gloo"
-    nccl = "nccl"
-
-
-class Language(str, Enum):
-    """Language of the report."""
-
-    en = "en"
-    zh = "zh"
 
 
 def reproduce(
@@ -139,17 +124,17 @@ def reproduce(
     control, it finished), 1 it was not, 2 the call was wrong or the machine cannot run it, 130 it
     was stopped (Ctrl-C).
     """
+    from unstall.commands.lab import ended_early
     from unstall.commands.options import given, one_of
     from unstall.commands.output import readable
     from unstall.experiments import reproducing
     from unstall.experiments.interrupts import stop_once
     from unstall.experiments.nurse import LabError
-    from unstall.experiments.stopping import STOPPED
     from unstall.model.text import say
 
     chosen = readable(language.value)
     stop_once()
-    try:
+    with ended_early(chosen):
         request = reproducing.Request(
             names=tuple(names or ()),
             ranks=ranks,
@@ -190,16 +175,4 @@ def reproduce(
                     say("--export only writes a file: {options} is for a run", options=unused)
                 )
             code = reproducing.reproduced(request, sys.stdout)
-    except LabError as error:
-        typer.echo(f"unstall: {error.text.render(chosen)}", err=True)
-        code = 2
-    except KeyboardInterrupt:
-        text = say("stopped by you before anything was run")
-        typer.echo(f"unstall: {text.render(chosen)}", err=True)
-        code = STOPPED
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk, a folder that was taken away
-        typer.echo(f"unstall: {error}", err=True)
-        code = 2
     raise typer.Exit(code)

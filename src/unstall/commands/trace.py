@@ -6,21 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from unstall.commands.choices import Language
+
 if TYPE_CHECKING:
     from unstall.model.facts import Unreadable
-
-
-class Language(str, Enum):
-    """Language of the report."""
-
-    en = "en"
-    zh = "zh"
 
 
 def trace(
