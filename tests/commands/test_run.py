@@ -186,6 +186,31 @@ def test_a_reader_that_goes_away_does_not_end_the_job(tmp_path: Path) -> None:
     assert (tmp_path / "done").exists()
 
 
+def test_nobody_hears_what_is_told_and_all_goes_its_way(tmp_path: Path) -> None:
+    line = "echo up; sleep 1; touch ran-$UNSTALL_ATTEMPT; exit 3"
+    words = ("-o", "kept", "--restarts", "1", "--", "bash", "-c", line)
+    process = call(*words, cwd=tmp_path)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(60) == 3
+    assert {one.name for one in tmp_path.iterdir()} == {"kept", "ran-1", "ran-2"}
+    assert (tmp_path / "kept" / "attempt-2" / "end" / "run.log").read_text() == "up\n"
+
+
+def test_what_is_told_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
+    process = call("--", "bash", "-c", "printf abc; exit 3", cwd=tmp_path)
+    assert b"abc" not in process.communicate(timeout=60)[1]
+    code = "from unstall.commands import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "--", "bash", "-c", "printf abc; exit 3"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith(b"abc\nunstall: the job failed (3)")
+
+
 def test_a_silent_job_that_works_is_let_be(tmp_path: Path) -> None:
     work = "import time\nprint('step 1', flush=True)\nend = time.time() + 12\n"
     work += "while time.time() < end:\n    sum(range(1000))\nprint('step 2')\n"

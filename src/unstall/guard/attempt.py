@@ -17,7 +17,7 @@ from pathlib import Path
 from unstall.guard import keep
 from unstall.guard.job import Job, end
 from unstall.guard.look import Look, look
-from unstall.guard.output import Kept, Stream
+from unstall.guard.output import Kept, Stream, mid_line
 from unstall.guard.pace import Pace
 from unstall.guard.record import Attempt, Rules, Stall
 from unstall.guard.signals import Signals
@@ -109,7 +109,7 @@ class Runner:
             raise
         for stream in streams:
             stream.started()
-        self.teller.mid_line = lambda: streams[1].mid_line
+        self.teller.mid_line = lambda: mid_line(streams[0], streams[1])
         tree.waited_elsewhere(process.pid)
         pace = Pace(self.rules.stall, self.rules.start_up)
         return Job(process, before, place, state, log, streams, attempt, environment, pace)

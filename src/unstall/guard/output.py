@@ -87,6 +87,7 @@ class Stream:
 
     Attributes:
         mid_line: what went on last does not end a line.
+        at: when that was, as monotonic time.
     """
 
     def __init__(self, target: int | None, log: Kept, lock: threading.Lock) -> None:
@@ -100,6 +101,7 @@ class Stream:
         self._waiting = 0
         self._since: float | None = None
         self.mid_line = False
+        self.at = 0.0
         self._read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._carry, daemon=True, name="output")
 
@@ -122,6 +124,15 @@ class Stream:
         lines = b"".join(blocks)[-_WAITING:].split(b"\n")[:-1][-_LINES:]
         found = [line[-_LONGEST:].decode("utf-8", "replace") for line in lines]
         return found, rest[-_LONGEST:].decode("utf-8", "replace")
+
+    @property
+    def target_file(self) -> tuple[int, int] | None:
+        """Which file it goes to; ``None``: to none."""
+        if self._target is not None:
+            with contextlib.suppress(OSError):
+                about = os.fstat(self._target)
+                return about.st_dev, about.st_ino
+        return None
 
     @property
     def blocked(self) -> float:
@@ -160,7 +171,7 @@ class Stream:
                 break
             self._hear(data)
             self._pass_on(data)
-            self.mid_line = not data.endswith(b"\n")
+            self.mid_line, self.at = not data.endswith(b"\n"), time.monotonic()
         os.close(self._read_end)
 
     def _hear(self, data: bytes) -> None:
@@ -193,6 +204,14 @@ class Stream:
             except OSError:  # its reader has gone (head, a closed terminal): the job goes on
                 self._target = None
         self._since = None
+
+
+def mid_line(out: Stream, error: Stream) -> bool:
+    """Whether what came last where the second goes does not end a line: a bar, a prompt."""
+    last = error
+    if out.target_file is not None and out.target_file == error.target_file:
+        last = max(out, error, key=lambda one: one.at)  # a terminal, or 2>&1
+    return last.mid_line
 
 
 def select_writable(descriptor: int) -> None:

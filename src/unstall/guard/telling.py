@@ -38,15 +38,19 @@ class Teller:
         self.language = language
         #: Whether the job's last output does not end a line: a bar.
         self.mid_line: Callable[[], bool] = lambda: False
+        self._gone = False
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def tell(self, text: Text, style: str = "yellow") -> None:
         """One line."""
-        if not self._taken():
+        if self._gone or not self._taken():
             return
         words = escape(clean(text.render(self.language)))
         begin = "\n" if self.mid_line() else ""
-        self._console.print(f"{begin}[{style}]unstall:[/] {words}")
+        try:
+            self._console.print(f"{begin}[{style}]unstall:[/] {words}")
+        except (OSError, ValueError, SystemExit):  # the last: rich, where the reader has gone
+            self._gone = True
 
     def _taken(self) -> bool:
         """Whether somebody takes what is told; to wait for that would be to leave the job alone."""
