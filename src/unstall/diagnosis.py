@@ -27,6 +27,7 @@ from unstall.model.facts import (
     NcclInit,
     Phase,
     Place,
+    ProcessStack,
     Remark,
     TrainingStep,
     WarningLine,
@@ -138,6 +139,8 @@ def weigh(
         verdict = "failure"
     elif chosen.all(CutTraceback) or any(r.topic == "complaint" for r in chosen.all(Remark)):
         verdict = "inconclusive"  # a person says that it failed, though no line of a log does
+    elif chosen.all(ProcessStack):
+        verdict = "inconclusive"  # whoever takes stacks has a reason
     elif benign or _at_work(chosen):
         verdict = "benign"  # there is work, or a harmless complaint, and nothing that failed
     else:

@@ -89,3 +89,56 @@ def test_a_comprehension_is_its_functions(tmp_path: Path, function: str, shown: 
     path.write_text(stack(7, 0, WAITS) + stack(8, 1, frames))
     (one,) = standing(build(read([path]).facts, Plan())).apart
     assert place_of(one) == shown
+
+
+BACKWARD = (
+    "    _engine_run_backward (torch/autograd/graph.py:1072)\n"
+    "    backward (torch/autograd/__init__.py:395)\n    Tensor.backward (torch/_tensor.py:623)\n"
+    "    train (fit.py:41)\n    <module> (fit.py:90)\n"
+)
+
+
+def test_a_backward_pass_that_never_ends_waits_for_the_rank_elsewhere(tmp_path: Path) -> None:
+    """DDP's gradients are reduced inside of it, in no function of Python's."""
+    both = stack(7, 0, BACKWARD) + stack(8, 1, reading(12)) + stack(9, 2, BACKWARD)
+    summary, origin, step = told(tmp_path, both, both)
+    assert "ranks 0, 2 stand in the backward pass" in summary
+    assert "rank 1 in open_shard (shards.py:12)" in summary
+    assert origin == [1]
+    assert "rank 1" in step
+    assert "open_shard (shards.py:12)" in step
+
+
+def test_ranks_that_stand_elsewhere_are_named_by_their_places(tmp_path: Path) -> None:
+    both = stack(7, 0, reading(14)) + stack(8, 1, reading(12)) + stack(9, 2, reading(14))
+    summary, origin, _ = told(tmp_path, both, both)
+    assert "ranks 0, 2 in open_shard (shards.py:14)" in summary
+    assert "rank 1 in open_shard (shards.py:12)" in summary
+    assert origin == []
+
+
+def test_all_in_one_place(tmp_path: Path) -> None:
+    both = stack(7, 0, reading(12)) + stack(8, 1, reading(12))
+    summary, origin, _ = told(tmp_path, both, both)
+    assert "ranks 0-1 in open_shard (shards.py:12)" in summary
+    assert origin == []
+
+
+@pytest.mark.parametrize("state", ["idle", "active"])
+def test_what_moves_or_may_compute_stands_nowhere(tmp_path: Path, state: str) -> None:
+    first = stack(7, 0, BACKWARD) + stack(8, 1, reading(12), state)
+    second = first if state == "active" else stack(7, 0, BACKWARD) + stack(8, 1, reading(13))
+    for number, text in enumerate((first, second), 1):
+        (tmp_path / f"stacks-{number}.txt").write_text(text)
+    found = unstall.diagnose([tmp_path])
+    assert found.causes == ()
+    assert found.verdict == "inconclusive"
+
+
+def test_a_log_that_looks_well_beside_stacks_is_no_proof_of_health(tmp_path: Path) -> None:
+    (tmp_path / "stacks.txt").write_text(stack(7, 0, BACKWARD) + stack(8, 1, reading(12)))
+    (tmp_path / "run.log").write_text(
+        "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to "
+        "avoid your system being overloaded\nstep 1 loss 2.5\nstep 2 loss 2.4\n"
+    )
+    assert unstall.diagnose([tmp_path]).verdict == "inconclusive"

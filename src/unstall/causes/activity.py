@@ -169,8 +169,8 @@ class Standing(msgspec.Struct, frozen=True):
         return tuple(sorted({one.rank for one in self.together if one.rank is not None}))
 
 
-def standing(job: Job) -> Standing:
-    """The stacks of the trainer's ranks: who is in a collective and who is not."""
+def rank_stacks(job: Job) -> tuple[RankStack, ...]:
+    """The last stacks of the trainer's ranks."""
     known: dict[tuple[int | None, int | None, str | None], RankStack] = {}
     for stack in job.all(ProcessStack):
         identity = stacks.identify(stack)
@@ -191,13 +191,19 @@ def standing(job: Job) -> Standing:
         calls = tuple((frame.function, frame.file, frame.line) for frame in own)
         one = RankStack(stack, identity.rank, wait, activity_of(wait, own), calls)
         known[(identity.rank, stack.pid, stack.speaker.host)] = one
+    return tuple(known.values())
+
+
+def standing(job: Job) -> Standing:
+    """The stacks of the trainer's ranks: who is in a collective and who is not."""
+    known = rank_stacks(job)
     within = ("collective", "point-to-point")
-    if not any(one.wait.kind in within for one in known.values()):
+    if not any(one.wait.kind in within for one in known):
         return Standing()
     waits = (*within, "gpu", "store")
     return Standing(
-        tuple(one for one in known.values() if one.wait.kind in waits),
-        tuple(one for one in known.values() if one.wait.kind not in waits),
+        tuple(one for one in known if one.wait.kind in waits),
+        tuple(one for one in known if one.wait.kind not in waits),
     )
 
 

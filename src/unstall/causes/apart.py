@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
-from unstall.causes.activity import RankStack, place_of, standing
-from unstall.causes.base import WEAK, evidence, excerpt, origin_of
+from unstall.causes.activity import RankStack, place_of, rank_stacks, standing
+from unstall.causes.base import WEAK, evidence, excerpt, origin_of, ranks_text
 from unstall.job import Job
 from unstall.model.facts import ProcessStack
 from unstall.model.findings import Finding
-from unstall.model.text import say
+from unstall.model.text import Text, say
 from unstall.stacks.grouping import Movement, movements
 
 
@@ -100,3 +101,92 @@ def _seen_twice(job: Job, apart: Sequence[RankStack]) -> tuple[RankStack, Moveme
         if movement.stacks[-1] is apart[0].stack and movement.moved is not None:
             return apart[0], movement
     return None
+
+
+def motionless(job: Job) -> Finding | None:
+    """What stacks show that are the same each time, with nobody in a known collective.
+
+    A backward pass exchanges gradients inside of itself (DDP's reducer), so that Python's frames
+    show no collective: who stands in one waits for who stands elsewhere.
+    """
+    ranks = rank_stacks(job)
+    still = {id(one.stacks[-1]) for one in movements(job.all(ProcessStack)) if one.moved is False}
+    if not ranks or any(id(one.stack) not in still for one in ranks):
+        return None
+    backward = [one for one in ranks if _in_backward(one)]
+    places: dict[str, list[RankStack]] = defaultdict(list)
+    for one in ranks:
+        if one not in backward:
+            places[place_of(one)].append(one)
+    if not places:
+        for one in backward:
+            places[place_of(one)].append(one)
+        backward = []
+    (frame, others), *more = sorted(places.items(), key=lambda pair: len(pair[1]))
+    named = backward and not more and len(others) == 1
+    if backward:
+        who, other = _who(backward), _who(others)
+        summary = (
+            say(
+                "{who} stands in the backward pass, where gradients are exchanged, and {other} in "
+                "{frame}: none moved between the sets of stacks.",
+                who=who,
+                other=other,
+                frame=frame,
+            )
+            if len(backward) == 1
+            else say(
+                "{who} stand in the backward pass, where gradients are exchanged, and {other} in "
+                "{frame}: none moved between the sets of stacks.",
+                who=who,
+                other=other,
+                frame=frame,
+            )
+        )
+    elif more:
+        summary = say(
+            "No rank moved between the sets of stacks: {other} in {frame}, {who} in {place}.",
+            other=_who(others),
+            frame=frame,
+            who=_who(more[-1][1]),
+            place=more[-1][0],
+        )
+    else:
+        summary = say(
+            "No rank moved between the sets of stacks: {other} in {frame}.",
+            other=_who(others),
+            frame=frame,
+        )
+    first = others[0]
+    origin = (first.rank,) if named and first.rank is not None else ()
+    owner = job.owner(first.stack)
+    return Finding(
+        cause="unknown",
+        summary=summary,
+        support=(
+            evidence(
+                say("the stacks of all {count} processes are the same each time", count=len(ranks)),
+                WEAK,
+                first.stack,
+            ),
+        ),
+        next_step=say(
+            "see what {other} waits for in {frame}: a lock, a file, another process, an answer "
+            "from the network",
+            other=_who(others),
+            frame=frame,
+        ),
+        origin=origin_of(owner, origin) if owner is not None or origin else None,
+        excerpts=(excerpt(first.stack, "origin"),),
+    )
+
+
+def _in_backward(one: RankStack) -> bool:
+    return any(function == "_engine_run_backward" for function, _, _ in one.calls)
+
+
+def _who(some: Sequence[RankStack]) -> Text:
+    known = [one.rank for one in some if one.rank is not None]
+    if len(known) == len(some):
+        return ranks_text(known)
+    return some[0].who if len(some) == 1 else say("{count} processes", count=len(some))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from unstall.causes.apart import stand
+from unstall.causes.apart import motionless, stand
 from unstall.causes.base import (
     STRONG,
     WEAK,
@@ -99,7 +99,7 @@ def examine(job: Job) -> Iterable[Finding]:
     doubts = conflicts + [
         one for one in job.plan.judgements if one.judgement == "suspicious" and one.concerns
     ]
-    if fact is None and (waits := stand(job) or engine_waits(job)) is not None:
+    if fact is None and (waits := stand(job) or engine_waits(job) or motionless(job)) is not None:
         yield waits
         return
     if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
