@@ -26,9 +26,10 @@ from unstall.causes.reasons import (
     died_before,
     network_before,
     no_network_trouble,
+    remark_on,
 )
 from unstall.job import Job
-from unstall.model.facts import PythonException, Remark, WarningLine
+from unstall.model.facts import PythonException, WarningLine
 from unstall.model.findings import Collective, Evidence, Exonerated, Finding, Fix
 from unstall.model.plan import Program
 from unstall.model.text import say
@@ -207,7 +208,7 @@ def _counts(divergence: Divergence) -> list[Evidence]:
 def _signs(job: Job) -> list[Evidence]:
     """What else is said of modules that only some batches use."""
     found: list[Evidence] = []
-    mixed = next((r for r in job.all(Remark) if r.topic == "mixed-data"), None)
+    mixed = remark_on(job, "mixed-data")
     if mixed is not None:
         found.append(
             evidence(

@@ -18,6 +18,7 @@ from unstall.causes.base import (
     excerpt,
     origin_of,
 )
+from unstall.causes.reasons import remark_on
 from unstall.causes.servers import server
 from unstall.job import Job
 from unstall.model.facts import (
@@ -64,7 +65,7 @@ def examine(job: Job) -> Iterable[Finding]:
     proxy = next((x for x in job.all(HttpExchange) if x.error == "proxy"), None)
     seen = server(job)
     silent = [r for r in job.all(Remark) if r.topic == "no-output"]
-    idle_gpus = next((r for r in job.all(Remark) if r.topic == "gpu-idle"), None)
+    idle_gpus = remark_on(job, "gpu-idle")
     own = [*_from_stack(driver), *_from_stage(stage, driver), *_from_proxy(proxy)]
     hung = bool(silent or idle_gpus or driver is not None or proxy is not None)
     if not own or not hung:
@@ -258,7 +259,7 @@ def _gpus(idle: Remark | None) -> list[Evidence]:
 
 
 def _against(job: Job) -> Iterable[Evidence]:
-    busy = next((r for r in job.all(Remark) if r.topic == "gpu-busy"), None)
+    busy = remark_on(job, "gpu-busy")
     if busy is not None:
         yield evidence(say("GPUs are at 100 %: a collective's kernel spins"), STRONG + FAIR, busy)
     for death in job.deaths:

@@ -28,6 +28,7 @@ from unstall.causes.reasons import (
     hosts_of,
     network_trouble,
     operation,
+    remark_on,
     several_nodes,
     went_on,
 )
@@ -249,10 +250,8 @@ def _silent(job: Job) -> Finding | None:
 
 def _told(job: Job) -> Finding | None:
     """A person says that it hangs, and that it runs without P2P: the test that decides."""
-    told = next((r for r in job.all(Remark) if r.topic == "p2p-off-works"), None)
-    still = next(
-        (r for r in job.all(Remark) if r.topic in ("stuck", "no-output", "gpu-busy")), None
-    )
+    told = remark_on(job, "p2p-off-works")
+    still = remark_on(job, "stuck", "no-output", "gpu-busy")
     if told is None or still is None or job.deaths:
         return None
     return msgspec.structs.replace(

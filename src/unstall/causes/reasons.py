@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable
 
 from unstall.causes.base import FAIR, STRONG, WEAK, evidence, excerpt, ranks_text
 from unstall.job import Blocked, Job
@@ -22,6 +21,7 @@ from unstall.model.facts import (
     Phase,
     ProcessEnd,
     PythonException,
+    Remark,
     StoreFailure,
     TrainingStep,
     WatchdogStuck,
@@ -29,8 +29,6 @@ from unstall.model.facts import (
 from unstall.model.findings import Evidence, Excerpt, Exonerated
 from unstall.model.plan import Judgement
 from unstall.model.text import Text, say
-
-F = TypeVar("F", bound=Fact)
 
 
 def operation(fact: CollectiveTimeout) -> Text:
@@ -200,13 +198,6 @@ def excerpts_of(blocked: Blocked) -> list[Excerpt]:
     return found
 
 
-def last_before(job: Job, kind: type[F], blocked: Blocked) -> list[F]:
-    """Facts of a kind that came before the first time-out, the latest first."""
-    first = blocked.stall.first
-    before = [fact for fact in job.all(kind) if job.chronology.before(fact, first) is not False]
-    return sorted(before, key=lambda fact: fact.place, reverse=True)
-
-
 def died_before(job: Job, blocked: Blocked | None) -> list[Evidence]:
     """Deaths of ranks before the time-outs: they explain a wait better than lateness does."""
     found: list[Evidence] = []
@@ -283,11 +274,6 @@ def boilerplate(job: Job) -> list[Exonerated]:
             (dumps[0].place,),
         )
     ]
-
-
-def first_quotes(facts: Iterable[Fact], count: int) -> Sequence[Fact]:
-    """The first facts by place."""
-    return sorted(facts, key=lambda fact: fact.place)[:count]
 
 
 def _number(value: int | None) -> str:
@@ -426,3 +412,13 @@ def rank_behind(job: Job, fact: Fact) -> int | None:
     if fact.speaker.pid is None:
         return None
     return rank_by_process(job).get((fact.speaker.host, fact.speaker.pid))
+
+
+def remark_on(job: Job, *topics: str) -> Remark | None:
+    """The first thing that a person wrote about one of these topics."""
+    return next((one for one in job.all(Remark) if one.topic in topics), None)
+
+
+def reported(told: Remark, weight: float) -> Evidence:
+    """A person's words as evidence."""
+    return evidence(say("reported: {quote}", quote=told.quote[:200]), weight, told)

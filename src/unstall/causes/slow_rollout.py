@@ -16,11 +16,18 @@ from unstall.causes.base import (
     origin_of,
     ranks_text,
 )
-from unstall.causes.reasons import boilerplate, died_before, network_before, no_network_trouble
+from unstall.causes.reasons import (
+    boilerplate,
+    died_before,
+    network_before,
+    no_network_trouble,
+    remark_on,
+    reported,
+)
 from unstall.causes.scene import Scene, outlasts, scenes, waits_elsewhere
 from unstall.causes.servers import Server, client_timeouts, server, server_evidence_against
 from unstall.job import Job
-from unstall.model.facts import EngineLoad, Fact, Phase, Progress, Remark
+from unstall.model.facts import EngineLoad, Fact, Phase, Progress
 from unstall.model.findings import Evidence, Excerpt, Exonerated, Finding, Fix
 from unstall.model.plan import Program
 from unstall.model.text import Text, say
@@ -228,16 +235,15 @@ def _client(job: Job, seen: Server) -> Finding | None:
 
 def _told(job: Job, seen: Server) -> Finding | None:
     """A person says that rollouts last longer than the ranks wait, and that a time-out follows."""
-    remarks = {remark.topic: remark for remark in reversed(job.all(Remark))}
-    told, timeout = remarks.get("slow-rollout"), remarks.get("collective-timeout")
+    told, timeout = remark_on(job, "slow-rollout"), remark_on(job, "collective-timeout")
     if told is None or timeout is None or job.deaths:
         return None
     return Finding(
         cause="slow-rollout",
         summary=say("As reported, rollouts take longer than the trainer's ranks wait for them."),
         support=(
-            evidence(say("reported: {quote}", quote=told.quote[:200]), STRONG, told),
-            evidence(say("reported: {quote}", quote=timeout.quote[:200]), WEAK, timeout),
+            reported(told, STRONG),
+            reported(timeout, WEAK),
         ),
         against=tuple(server_evidence_against(seen)),
         fixes=_fixes(job.trainer),

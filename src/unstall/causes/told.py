@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from unstall.causes.base import FAIR, STRONG, WEAK, evidence, excerpt, origin_of
-from unstall.causes.reasons import from_settings, judged
+from unstall.causes.reasons import from_settings, judged, remark_on, reported
 from unstall.job import Job
 from unstall.model.facts import EnvironmentValue, Fact, Remark, TrainingStep
 from unstall.model.findings import Finding, Fix
@@ -17,7 +17,6 @@ from unstall.model.text import say
 
 _EXPERTS = re.compile(r"\bexperts?\b|专家", re.IGNORECASE)
 _STILL = ("stuck", "no-output", "gpu-busy")
-
 
 #: Settings whose effect is the test that decides: where one helped, it was what it changes.
 _PROVES = {
@@ -33,10 +32,12 @@ _PROVES = {
     "NCCL_SHM_DISABLE": "shm-too-small",
     "NCCL_NVLS_ENABLE": "fabric-manager",
 }
-#: Lines that such a block has at most.
-_BLOCK = 10
-#: Settings that only go round the fault: what they switch off is to be mended.
+#: Settings that only go round the fault, with the value that does: what they switch off is to be
+#: mended.
 _ROUND = {"NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
+#: Lines of a block of settings between "after adding" and "it works", at most, and how far above
+#: the first of them the former may stand.
+_BLOCK, _ABOVE = 10, 3
 
 
 def claims(job: Job, cause: str) -> Iterable[Finding]:
@@ -55,7 +56,7 @@ def claims(job: Job, cause: str) -> Iterable[Finding]:
 
 
 def _apart(job: Job) -> Iterable[Finding]:
-    seen = next((r for r in job.all(Remark) if r.topic == "ranks-apart"), None)
+    seen = remark_on(job, "ranks-apart")
     if seen is None or job.deaths:
         return
     mine, other = seen.values["mine"], seen.values["other"]
@@ -68,7 +69,7 @@ def _apart(job: Job) -> Iterable[Finding]:
             mine=mine,
             other=other,
         ),
-        support=(evidence(say("reported: {quote}", quote=seen.quote[:200]), STRONG + WEAK, seen),),
+        support=(reported(seen, STRONG + WEAK),),
         fixes=(
             Fix(
                 say(
@@ -90,8 +91,8 @@ def _apart(job: Job) -> Iterable[Finding]:
 
 
 def _data_ended(job: Job) -> Iterable[Finding]:
-    seen = next((r for r in job.all(Remark) if r.topic == "data-ended"), None)
-    still = next((r for r in job.all(Remark) if r.topic in _STILL), None)
+    seen = remark_on(job, "data-ended")
+    still = remark_on(job, *_STILL)
     if seen is None or (still is None and not job.blocked) or job.deaths:
         return
     rank = seen.values.get("rank")
@@ -102,7 +103,7 @@ def _data_ended(job: Job) -> Iterable[Finding]:
             "collective of their next step.",
             who=say("rank {rank}", rank=rank) if rank is not None else say("one rank"),
         ),
-        support=(evidence(say("reported: {quote}", quote=seen.quote[:200]), STRONG + WEAK, seen),),
+        support=(reported(seen, STRONG + WEAK),),
         fixes=(
             Fix(
                 say(
@@ -125,7 +126,7 @@ def _experts(job: Job) -> Iterable[Finding]:
     idle = next(
         (r for r in job.all(Remark) if r.topic == "mixed-data" and _EXPERTS.search(r.quote)), None
     )
-    still = next((r for r in job.all(Remark) if r.topic in _STILL), None)
+    still = remark_on(job, *_STILL)
     if idle is None or (still is None and not job.blocked) or job.deaths:
         return
     yield Finding(
@@ -135,12 +136,8 @@ def _experts(job: Job) -> Iterable[Finding]:
             "collectives of these experts' parameters, and the others wait."
         ),
         support=(
-            evidence(say("reported: {quote}", quote=idle.quote[:200]), STRONG, idle),
-            *(
-                [evidence(say("reported: {quote}", quote=still.quote[:200]), WEAK, still)]
-                if still is not None
-                else []
-            ),
+            reported(idle, STRONG),
+            *([reported(still, WEAK)] if still is not None else []),
         ),
         fixes=(
             Fix(
@@ -168,7 +165,7 @@ def _experts(job: Job) -> Iterable[Finding]:
 
 
 def _preparing(job: Job) -> Iterable[Finding]:
-    told = next((r for r in job.all(Remark) if r.topic == "slow-data"), None)
+    told = remark_on(job, "slow-data")
     if told is None or job.deaths:
         return
     against = [
@@ -180,7 +177,7 @@ def _preparing(job: Job) -> Iterable[Finding]:
         summary=say(
             "As reported, preparing the data takes longer than the ranks wait for each other."
         ),
-        support=(evidence(say("reported: {quote}", quote=told.quote[:200]), STRONG + WEAK, told),),
+        support=(reported(told, STRONG + WEAK),),
         against=tuple(against),
         fixes=(
             Fix(
@@ -206,7 +203,7 @@ def _preparing(job: Job) -> Iterable[Finding]:
 
 def _never_met(job: Job) -> Iterable[Finding]:
     """It stands still, and the launch script shows why the ranks cannot meet."""
-    still = next((r for r in job.all(Remark) if r.topic in _STILL), None)
+    still = remark_on(job, *_STILL)
     conflicts = judged(job, "rendezvous-environment", "conflict")
     if still is None or not conflicts or job.blocked or job.deaths or job.all(TrainingStep):
         return
@@ -219,7 +216,7 @@ def _never_met(job: Job) -> Iterable[Finding]:
         ),
         support=(
             *from_settings(conflicts, STRONG),
-            evidence(say("reported: {quote}", quote=still.quote[:200]), WEAK, still),
+            reported(still, WEAK),
         ),
         fixes=tuple(
             Fix(say("in the launch script: {correction}", correction=text))
@@ -286,23 +283,19 @@ def _proved(job: Job, cause: str) -> Iterable[Finding]:
 
 def _block(job: Job, cause: str) -> tuple[Fact, str, str] | None:
     """A setting of a block between "after adding" and "it works"."""
+    begun = [one for one in job.all(Remark) if one.topic == "after-adding"]
     for worked in job.all(Remark):
         if worked.topic != "works-now":
             continue
-        near = [
-            one
-            for one in job.all(EnvironmentValue)
-            if one.place.source == worked.place.source
-            and 0 < worked.place.line - one.place.line <= _BLOCK
-        ]
-        above = any(
-            one.topic == "after-adding"
-            and one.place.source == worked.place.source
-            and near
-            and 0 < near[0].place.line - one.place.line <= 3
-            for one in job.all(Remark)
-        )
-        for one in near if above else ():
+        block = [one for one in job.all(EnvironmentValue) if _above(one, worked, _BLOCK)]
+        if not block or not any(_above(one, block[0], _ABOVE) for one in begun):
+            continue
+        for one in block:
             if _PROVES.get(one.name) == cause:
                 return one, one.name, one.value
     return None
+
+
+def _above(one: Fact, other: Fact, lines: int) -> bool:
+    """Whether a fact stands at most so many lines above another."""
+    return one.place.source == other.place.source and 0 < other.place.line - one.place.line <= lines
