@@ -13,7 +13,7 @@ from unstall.experiments.scenario import Settings
 from unstall.experiments.trials import Tally, conclude
 from unstall.model.text import say, verbatim
 from unstall.reports.experiment_json import comparison_json
-from unstall.reports.experiment_terminal import comparison, reproduction
+from unstall.reports.experiment_terminal import Page, comparison, reproduction
 
 
 def hung(name, cause, operation):
@@ -181,3 +181,29 @@ def test_a_stopped_reproduction_does_not_say_that_it_did_not_hang():
         assert "Stopped by you" in page.getvalue()
         assert "unstall diagnose f/evidence" in page.getvalue()
         assert "did not hang" not in page.getvalue()
+
+
+def whole(text, width=40, language="en"):
+    page = io.StringIO()
+    Page(Console(file=page, width=width, highlight=False), language).whole(say("evidence"), text)
+    return page.getvalue().splitlines()
+
+
+def test_a_path_longer_than_the_line_stays_whole():
+    path = "/home/u/[a] b/unstall-two-group-order-20261130-193519/evidence"
+    assert whole(path) == [f"evidence       {path}"]
+
+
+def test_chinese_labels_take_two_columns_a_character():
+    (line,) = whole("x", language="zh")
+    label = line.removesuffix("x")
+    assert label.strip() == "证据"
+    assert len(label) == 13
+
+
+def test_the_evidence_of_a_run_can_be_copied():
+    page = io.StringIO()
+    run = msgspec.structs.replace(good("A1"), outcome="stopped", folder="/home/u/" + "long" * 20)
+    reproduction(find("late-saving")[0], run, None, Console(file=page, width=60), "en")
+    assert run.evidence in page.getvalue()
+    assert f"unstall diagnose {run.evidence}" in page.getvalue()

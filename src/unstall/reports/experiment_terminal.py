@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text as Styled
 
 from unstall.experiments.closing import Closing, Seen
 from unstall.experiments.last_words import advice
@@ -46,10 +47,16 @@ class Page:
             return
         grid = Table.grid(padding=(0, 2))
         grid.add_column(width=13, style="bold")
-        grid.add_column(overflow="fold")  # a path that is cut cannot be copied
+        grid.add_column(overflow="fold")  # what is cut cannot be copied
         for number, text in enumerate(texts):
             grid.add_row(self.words(label) if number == 0 else "", text)
         self.console.print(grid)
+
+    def whole(self, label: Text, text: str) -> None:
+        """A label and a path or a command, however long: one that is broken cannot be copied."""
+        beside = Styled.from_markup(self.words(label), style="bold")
+        beside.pad_right(max(15 - beside.cell_len, 0))
+        self.console.print(beside + Styled(text), soft_wrap=True)
 
     def mark(self, good: bool, text: Text) -> str:
         """A text with a sign of whether it holds."""
@@ -143,9 +150,9 @@ def reproduction(
             say("It did not hang or fail this time; another --seed or more --steps may show it."),
             "yellow",
         )
-    page.row(say("evidence"), [escape(run.evidence)])
+    page.whole(say("evidence"), run.evidence)
     if closing is None and run.outcome in ("hung", "failed", "stopped"):
-        page.row(say("look at it"), [f"unstall diagnose {escape(shlex.quote(run.evidence))}"])
+        page.whole(say("look at it"), f"unstall diagnose {shlex.quote(run.evidence)}")
     if scenario.changes:
         page.row(
             say("prove a fix"),
