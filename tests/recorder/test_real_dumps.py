@@ -43,6 +43,22 @@ def test_a_stuck_device_is_not_explained_by_dumps_alone_and_that_is_said() -> No
     assert "42806" in str(finding.support[0].text)
 
 
+@pytest.mark.parametrize(
+    ("folder", "told"), [("gpu_error_1st", "ranks 12, 14"), ("lock_gil_2nd", "ranks 10, 15")]
+)
+def test_the_next_step_names_all_that_the_first_line_names(folder: str, told: str) -> None:
+    verdict = verdict_on(folder)
+    assert told.capitalize() in str(verdict.summary)
+    assert told in str(verdict.next_step)
+
+
+def test_runs_in_one_call_are_told_apart_by_paths_that_can_be_opened() -> None:
+    dumps = load(sorted((DATA / "gpu_error_1st").iterdir()) + sorted((DATA / "gloo").iterdir()))
+    verdict = analyse(dumps)
+    labels = [verdict.label, *(other.label for other in verdict.others)]
+    assert all(label.startswith(str(DATA)) for label in labels), labels
+
+
 def test_the_front_is_where_each_pipeline_stage_waits() -> None:
     front = verdict_on("lock_gil_1st").front
     assert [(wait.operation.op, wait.ranks, wait.awaited) for wait in front] == [

@@ -75,7 +75,7 @@ def trace(
     if not sources:
         if skipped:
             typer.echo(
-                f"unstall: no Flight Recorder dump among {skipped} files; "
+                f"unstall: no Flight Recorder dump among {skipped} file{'s' * (skipped > 1)}; "
                 "for logs and scripts: unstall diagnose",
                 err=True,
             )

@@ -200,7 +200,9 @@ def _incident(bundle: dict[int, Dump], several: bool) -> Incident:
         world.update(range(max(bundle) + 1))  # gloo names no members: gaps in the numbers tell
     absent = tuple(sorted(world - readable.keys()))
     series = sorted({dump.series for dump in bundle.values()})
-    label = series[0].lstrip("/") if several and series else ""
+    label = series[0] if several and series else ""
+    if any(not dump.source.startswith("/") for dump in bundle.values()):
+        label = label.lstrip("/")  # of files without a folder
     return Incident(
         label, readable, broken, absent, tuple(sorted(world)),
         program=max((dump.program for dump in bundle.values()), default=""),

@@ -82,7 +82,7 @@ def _summary(scene: Scene, suspects: tuple[Suspect, ...], verdict: str) -> Text:
             return say("None of the dumps could be read.")
         return say("Operations are unfinished, but the dumps name no rank that caused it.")
     top = suspects[0]
-    peers = [s.rank for s in suspects if s.kind == top.kind and s.score >= top.score - 0.1]
+    peers = _leading(suspects)
     names = (
         say("Rank {rank}", rank=peers[0])
         if len(peers) == 1
@@ -103,6 +103,12 @@ def _summary(scene: Scene, suspects: tuple[Suspect, ...], verdict: str) -> Text:
         reason=reason(top.kind),
         waiting=named(waiting),
     )
+
+
+def _leading(suspects: tuple[Suspect, ...]) -> list[int]:
+    """The ranks that the verdict names: suspects like the first one."""
+    top = suspects[0]
+    return [s.rank for s in suspects if s.kind == top.kind and s.score >= top.score - 0.1]
 
 
 def _front(scene: Scene) -> tuple[Wait, ...]:
@@ -192,22 +198,23 @@ def _next_step(scene: Scene, suspects: tuple[Suspect, ...]) -> Text | None:
             )
         return None
     top = suspects[0]
+    who = named(_leading(suspects))
     steps = {
         "stuck": say(
-            "Read rank {rank}'s own log and the kernel log (dmesg, Xid) of its node: a dump does "
-            "not say what stopped its device.",
-            rank=top.rank,
+            "Read the log of {who} and the kernel log (dmesg, Xid) of the node: a dump does not "
+            "say what stopped the device.",
+            who=who,
         ),
         "absent": say(
-            "Look what rank {rank} does instead: its log, or its stack while it hangs "
-            "(py-spy dump --pid PID).",
-            rank=top.rank,
+            "Look what {who} did instead: the log, or the stack while it hangs (py-spy dump --pid "
+            "PID).",
+            who=who,
         ),
     }
     if top.kind.startswith("dump-"):
         return say(
-            "Read the end of rank {rank}'s log and the exit code its launcher reports.",
-            rank=top.rank,
+            "Read the end of the log of {who} and the exit code that the launcher reports.",
+            who=who,
         )
     if top.kind in steps:
         return steps[top.kind]
