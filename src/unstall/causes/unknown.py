@@ -340,7 +340,7 @@ def _stalled(job: Job, blocked: Blocked) -> Finding:
             Fix(
                 say(
                     "keep the Flight Recorder on in every rank (TORCH_FR_BUFFER_SIZE=2000, "
-                    "TORCH_NCCL_TRACE_BUFFER_SIZE before PyTorch 2.9, and "
+                    "TORCH_NCCL_TRACE_BUFFER_SIZE before PyTorch 2.8, and "
                     "TORCH_NCCL_DUMP_ON_TIMEOUT=1) so that the next time-out names the rank and "
                     "the line"
                 )
