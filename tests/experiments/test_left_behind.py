@@ -12,7 +12,8 @@ import pytest
 
 from unstall.experiments.nurse import Nurse
 from unstall.experiments.outcome import End
-from unstall.experiments.script_run import Until, run_script
+from unstall.experiments.script_run import run_script
+from unstall.experiments.until import Until
 from unstall.processes import tree
 
 psutil = pytest.importorskip("psutil")
@@ -38,7 +39,8 @@ RUN_SCRIPT = """
 import sys
 from pathlib import Path
 from unstall.experiments.interrupts import stop_once
-from unstall.experiments.script_run import Until, run_script
+from unstall.experiments.script_run import run_script
+from unstall.experiments.until import Until
 stop_once()
 run_script(
     Path("copy.sh"), Path("out"), name="A1", until=Until(), stall=600, limit=600, environment={},

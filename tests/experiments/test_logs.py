@@ -1,7 +1,6 @@
 """Following logs while they grow."""
 
 from unstall.experiments.logs import Log, Watch
-from unstall.experiments.script_run import Steps
 
 
 def test_lines_come_once_and_whole(tmp_path):
@@ -22,17 +21,3 @@ def test_watch_knows_the_highest_step():
     watch.look(["step 3", "noise", "step 2"])
     assert watch.step == 3
     assert not watch.look([])
-
-
-def test_steps_of_a_metrics_line_win_over_bars():
-    steps = Steps()
-    steps.look(["  50%|#####     | 40/80 [00:01<00:01, 9.1it/s]"])
-    assert steps.step == 40
-    steps.look(["{'loss': 1.0, 'global_step/max_steps': '7/150'}"])
-    assert steps.step == 7
-
-
-def test_the_bar_with_most_steps_counts():
-    steps = Steps()
-    steps.look(["3/100 [00:01<00:30, 3.0it/s]", "8/8 [00:01<00:00, 8.0it/s]"])
-    assert steps.step == 3

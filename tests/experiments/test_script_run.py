@@ -8,8 +8,8 @@ import pytest
 from unstall.experiments import script_run
 from unstall.experiments.logs import Log
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_run import Steps, Until, run_script
-from unstall.experiments.until import parse_until
+from unstall.experiments.script_run import run_script
+from unstall.experiments.until import Until, parse_until
 
 pytest.importorskip("psutil")
 
@@ -21,18 +21,6 @@ def run(tmp_path, text, *, until=None, stall=30.0, limit=120.0, first=0.0):
         script, tmp_path, name="A1", until=until or Until(), stall=stall, limit=limit,
         environment={}, tell=lambda *_: None, first=first,
     )  # fmt: skip
-
-
-def test_a_bar_that_only_returns_the_carriage_is_progress():
-    steps = Steps()
-    steps.look([], "\r 1/80 [00:01<00:01]")
-    steps.since = 0.0
-    steps.look([], "\r 1/80 [00:01<00:01]\r 2/80 [00:01<00:01]")
-    assert steps.step == 2
-    assert steps.since > 0
-    steps.since = 0.0
-    steps.look([], "\r 1/80 [00:01<00:01]\r 2/80 [00:01<00:01]\r 2/80 [00:09<00:01]")
-    assert steps.since == 0.0  # the bar is drawn again: the step has not moved
 
 
 def test_what_is_still_being_written_of_a_line_is_told(tmp_path):

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_run import Until
 from unstall.experiments.sessions import Request, confirm_scenario
-from unstall.experiments.until import parse_until, step_of
+from unstall.experiments.until import Until, parse_until, step_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-
 """What counts as a training step in a job's output."""
 
 from __future__ import annotations
@@ -54,6 +53,32 @@ def test_metrics_count_more_than_bars() -> None:
     assert steps.step == 3
     steps.look(["  9%|9  | 45/500 [00:10<06:00]"])
     assert steps.step == 3
+
+
+def test_steps_of_a_metrics_line_win_over_bars() -> None:
+    steps = Steps()
+    steps.look(["  50%|#####     | 40/80 [00:01<00:01, 9.1it/s]"])
+    assert steps.step == 40
+    steps.look(["{'loss': 1.0, 'global_step/max_steps': '7/150'}"])
+    assert steps.step == 7
+
+
+def test_the_bar_with_most_steps_counts() -> None:
+    steps = Steps()
+    steps.look(["3/100 [00:01<00:30, 3.0it/s]", "8/8 [00:01<00:00, 8.0it/s]"])
+    assert steps.step == 3
+
+
+def test_a_bar_that_only_returns_the_carriage_is_progress() -> None:
+    steps = Steps()
+    steps.look([], "\r 1/80 [00:01<00:01]")
+    steps.since = 0.0
+    steps.look([], "\r 1/80 [00:01<00:01]\r 2/80 [00:01<00:01]")
+    assert steps.step == 2
+    assert steps.since > 0
+    steps.since = 0.0
+    steps.look([], "\r 1/80 [00:01<00:01]\r 2/80 [00:01<00:01]\r 2/80 [00:09<00:01]")
+    assert steps.since == 0.0  # the bar is drawn again: the step has not moved
 
 
 @given(st.text(max_size=300))

@@ -12,8 +12,6 @@ from unstall.experiments.nurse import LabError
 from unstall.experiments.scenario import Scenario
 from unstall.model.text import say
 
-BACKENDS = ("auto", "gloo", "nccl")
-
 #: Devices of the drivers with which torch offers NCCL (or RCCL under its name).
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _COUNT = (

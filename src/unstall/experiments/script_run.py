@@ -18,19 +18,12 @@ from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
 from unstall.experiments.script_outputs import Outputs, named_in
+from unstall.experiments.until import Until
 from unstall.processes import evidence, leash, tree
 from unstall.processes.steps import Steps
 
 #: Bytes of a run's log after which the run is given up: a loop that prints would fill the disk.
 LARGEST = 1 << 30
-
-
-class Until(msgspec.Struct, frozen=True):
-    """When a run counts as finished besides its own end: at most one of these."""
-
-    step: int | None = None
-    seconds: float | None = None
-    pattern: str | None = None
 
 
 def run_script(
@@ -156,7 +149,7 @@ def run_script(
         seconds = time.monotonic() - begun
         if outcome in ("hung", "failed", "slow"):
             tell("gather", steps.step)
-            alive = [pid for pid in others() if _is_python(pid)]
+            alive = [pid for pid in others() if tree.is_python(pid)]
             has_stacks = evidence.stacks(alive, place / "stacks.txt")
             if gather is not None:
                 gather()
@@ -202,11 +195,3 @@ def run_script(
 def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
-
-
-def _is_python(pid: int) -> bool:
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        return "python" in psutil.Process(pid).exe().rpartition("/")[2].lower()
-    return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 from typing import TextIO
 
@@ -19,15 +18,16 @@ from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
 from unstall.experiments.script_copy import OWN, copied
 from unstall.experiments.script_edit import Edits
-from unstall.experiments.script_run import Until, run_script
+from unstall.experiments.script_run import run_script
 from unstall.experiments.statistics import share
 from unstall.experiments.stopping import exit_code, so_far
 from unstall.experiments.telling import Teller
 from unstall.experiments.trials import Comparison, compare
-from unstall.experiments.until import parse_until
+from unstall.experiments.until import Until, parse_until
 from unstall.model.plan import Plan
 from unstall.model.text import Text, say, verbatim
 from unstall.processes import recorder_names
+from unstall.processes.evidence import DUMP_NAME
 
 #: A value that stands for one which the user is to choose: ``PORT1 PORT2``.
 _TO_FILL = re.compile(r"\b(?:PORT|HOST|NODE|ADDRESS)\d?\b")
@@ -118,10 +118,7 @@ def confirm_script(request: Request, out: TextIO) -> int:
             found = so_far(teller, [place, folder], labels, trial.alpha, before)
         known += found.a.runs[len(known) :]
         results.append((one, difference, found))
-        if (
-            found.answer in ("confirmed", "not-reproduced", "stopped")
-            or not request.until_confirmed
-        ):
+        if found.last or not request.until_confirmed:
             break
     _report(request, results, folder, out)
     return exit_code(results[-1][2])
@@ -315,7 +312,7 @@ def _left_to_itself(run: Run, plan: Plan, until: Until) -> bool:
 
 def recording(place: Path) -> dict[str, str]:
     """Variables that make PyTorch keep and dump its Flight Recorder; they change nothing else."""
-    prefix = str(place / "evidence" / "nccl_trace_rank_")
+    prefix = str(place / "evidence" / DUMP_NAME)
     return {
         **recorder_names.variables(2000, prefix, recorder_names.torch_on_the_path(), os.environ),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
@@ -356,9 +353,9 @@ def _report(
             console.print()
         experiment_terminal.comparison(one, console, request.language)
     page = experiment_terminal.Page(console, request.language)
-    page.row(say("evidence"), [str(folder)])
+    page.whole(say("evidence"), str(folder))
     if found.answer == "confirmed":
         console.print()
         page.line(say("The change that works, as a patch of the launch script:"))
         out.flush()
-        (out if out is not None else sys.stdout).write(difference)
+        out.write(difference)

@@ -51,9 +51,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     language: str = "en"
 
 
-#: Answers after which no other change is tried.
-_LAST = ("confirmed", "not-reproduced", "stopped")
-
 #: Runs a scenario once: settings, folder, name, who hears of progress.
 RunOnce = Callable[[Settings, Path, str, Tell], Run]
 
@@ -116,7 +113,7 @@ def confirm_scenario(request: Request, out: TextIO) -> int:
                 found = so_far(teller, places, _labels(change), own.alpha, before)
             known += found.a.runs[len(known) :]
             results.append((change, found))
-            if found.answer in _LAST or not request.until_confirmed:
+            if found.last or not request.until_confirmed:
                 break
     _report(scenario, results, request, folder, out)
     return exit_code(results[-1][1])
@@ -244,4 +241,4 @@ def _report(
             console.print()
         experiment_terminal.comparison(one, console, request.language)
     page = experiment_terminal.Page(console, request.language)
-    page.row(say("evidence"), [str(folder)])
+    page.whole(say("evidence"), str(folder))

@@ -56,7 +56,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         p_steps: the same counted by steps; ``None`` where there are no steps.
         bound: upper bound of B's hang rate at 95 %.
         answer: ``confirmed``, ``refuted`` (B hangs as well), ``unclear``, ``not-reproduced``
-            (A never hung) or ``not-run`` (each run of both failed before its first step).
+            (A never hung), ``not-run`` (each run of both failed before its first step) or
+            ``stopped`` (by the user).
         own_end: whether runs counted as finished because they ended by themselves with code 0.
         shared: how many of A's runs had been made for a change that was tried before.
     """
@@ -70,6 +71,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     own_end: bool = False
     shared: int = 0
+
+    @property
+    def last(self) -> bool:
+        """Whether another change is not tried: this one works, A never hung, the user stopped."""
+        return self.answer in ("confirmed", "not-reproduced", "stopped")
 
     @property
     def same_failure(self) -> bool:

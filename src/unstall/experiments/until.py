@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+import msgspec
+
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_run import Until
 from unstall.model.text import say
 
 _STEP = re.compile(r"\s*step\s*(>=?)\s*(\d{1,9})\s*\Z", re.ASCII)
@@ -24,6 +25,20 @@ _LIKE_SECONDS = re.compile(
     r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|steps?|it|iterations?)\s*\Z",
     re.IGNORECASE | re.ASCII,
 )
+
+
+class Until(msgspec.Struct, frozen=True):
+    """When a run counts as finished besides its own end: at most one of these.
+
+    Attributes:
+        step: it made this step.
+        seconds: it still makes progress after so long.
+        pattern: a regular expression that a line of its log fits.
+    """
+
+    step: int | None = None
+    seconds: float | None = None
+    pattern: str | None = None
 
 
 def step_of(text: str) -> int | None:
