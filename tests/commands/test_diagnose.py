@@ -252,3 +252,31 @@ def test_closed_pipe_is_no_error() -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--markdown",)])
+@pytest.mark.parametrize(("text", "status"), [("a line\n", 1), (None, 0)])
+def test_the_status_is_the_diagnosis_also_where_nobody_reads_it(
+    tmp_path: Path, words: tuple[str, ...], text: str | None, status: int
+) -> None:
+    """In ``set -o pipefail`` scripts a reader that has gone is no input without a diagnosis."""
+    import subprocess
+
+    path = REPORT
+    if text is not None:
+        path = tmp_path / "empty.log"
+        path.write_text(text)
+    code = "from unstall.commands import main; main()"
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, "diagnose", str(path), *words],
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(theirs)
+    assert done.returncode == status
+    assert done.stderr == b""

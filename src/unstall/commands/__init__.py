@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from unstall.commands import explain as _explain
 from unstall.commands import reproduce as _reproduce
 from unstall.commands import run as _run
 from unstall.commands import trace as _trace
-from unstall.commands.output import forgiving
+from unstall.commands.output import forgiving, outliving_readers
 
 app = typer.Typer(
     name="unstall",
@@ -55,13 +54,10 @@ app.command("explain")(_explain.explain)
 
 
 def main() -> None:
-    """Run the command; a closed pipe or Ctrl-C ends it without a traceback."""
+    """Run the command; a reader that has gone or Ctrl-C brings no traceback."""
+    outliving_readers()
     forgiving()
     try:
         app()
-    except BrokenPipeError:
-        # the reader (head, a pager) has gone: let the interpreter's own flush go nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
