@@ -110,7 +110,19 @@ def test_a_traceback_is_diagnosed(tmp_path: Path) -> None:
         (["--stall", "0", "--", "true"], 2, b"--stall"),
         (["--grace", "-1", "--", "true"], 2, b"--grace"),
         (["--stall", "nan", "--", "true"], 2, b"--stall"),
-        (["--resume-with", "--from {checkpoint}", "--", "true"], 2, b"--checkpoints"),
+        (["--resume-with", "--from {checkpoint}", "--", "true"], 2, b"--restarts"),
+        (["--checkpoints", "out/*", "--", "true"], 2, b"--restarts"),
+        (
+            ["--restarts", "1", "--resume-with", "--from {checkpoint}", "--", "true"],
+            2,
+            b"--checkpoints",
+        ),
+        (["--restarts", "1", "--resume-with", "--from 'x", "--", "true"], 2, b"quotation"),
+        (
+            ["--restarts", "1", "--resume-with", "--go-on", "--", "bash", "-c", "train.py"],
+            2,
+            b"UNSTALL_CHECKPOINT",
+        ),
     ],
 )
 def test_calls_that_are_wrong(tmp_path: Path, words: list[str], status: int, said: bytes) -> None:

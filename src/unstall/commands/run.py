@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from enum import Enum
 from pathlib import Path
@@ -68,13 +70,17 @@ def run(
         Optional[str],  # noqa: UP045
         typer.Option(
             metavar="'WORDS'",
-            help="Words that are added to the command at a restart; {checkpoint} stands for the "
-            "newest whole checkpoint.",
+            help="Words that are added to the command at a restart (a script must hand them on, "
+            'with "$@"); {checkpoint} stands for the newest whole checkpoint.',
         ),
     ] = None,
     checkpoints: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="'PATTERN'", help="Where checkpoints are: 'output/checkpoint-*'."),
+        typer.Option(
+            metavar="'PATTERN'",
+            help="Where checkpoints are: 'output/checkpoint-*'. Those that were there before do "
+            "not count.",
+        ),
     ] = None,
     grace: Annotated[
         float,
@@ -117,7 +123,8 @@ def run(
       unstall run --restarts 3 --checkpoints 'out/checkpoint-*' --resume-with
       '--resume_from_checkpoint {checkpoint}' -- torchrun --nproc-per-node 8 train.py
 
-    Exit status: the command's own; 124 if it was ended because it stalled.
+    Exit status: the command's own, 128 and the number of the signal that ended it; 124 if it was
+    ended because it stalled; 126 or 127 if it could not be started, 2 if unstall could not.
     """
     from importlib.util import find_spec
 
@@ -144,8 +151,9 @@ def run(
     from unstall.guard.record import Rules
     from unstall.guard.session import PLACE, Request, guard
 
-    if resume_with and PLACE in resume_with and not checkpoints:
-        typer.echo(f"unstall: --resume-with has {PLACE}: say with --checkpoints where", err=True)
+    wrong = _without_sense(command, restarts, resume_with, checkpoints, PLACE)
+    if wrong is not None:
+        typer.echo(f"unstall: {wrong}", err=True)
         raise typer.Exit(2)
     rules = Rules(
         stall=stall,
@@ -173,3 +181,32 @@ def run(
         typer.echo(f"unstall: {error}", err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(status)
+
+
+def _without_sense(
+    command: list[str],
+    restarts: int,
+    resume_with: str | None,
+    checkpoints: str | None,
+    place: str,
+) -> str | None:
+    """What is wrong with the options for restarts: after days is too late to tell."""
+    if resume_with is None and checkpoints is None:
+        return None
+    if not restarts:
+        return "--resume-with and --checkpoints are for restarts: say how many with --restarts"
+    if resume_with is None:
+        return None
+    try:
+        shlex.split(resume_with)
+    except ValueError as error:
+        return f"--resume-with {resume_with}: {error}"
+    if place in resume_with and not checkpoints:
+        return f"--resume-with has {place}: say with --checkpoints where"
+    shell = Path(command[0]).name in ("sh", "bash", "dash", "zsh", "ksh") and "-c" in command[:-1]
+    if shell and not re.search(r"\$\{?[@*0-9]", command[command.index("-c") + 1]):
+        return (
+            "--resume-with adds words behind bash -c 'LINE', where LINE takes none: write "
+            '$UNSTALL_CHECKPOINT into LINE (it is empty at first), or "$@"'
+        )
+    return None

@@ -63,7 +63,7 @@ def guard(request: Request) -> int:
         attempts.append(attempt)
         extra = {"UNSTALL_ATTEMPT": str(attempt.number)}
         if checkpoint is not None:
-            extra["UNSTALL_CHECKPOINT"] = str(checkpoint.path)
+            extra["UNSTALL_CHECKPOINT"] = str(checkpoint.path.absolute())
         runner.run(attempt, extra)
         try:
             _write(folder, attempts)
