@@ -31,6 +31,14 @@ def test_all_causes_are_listed() -> None:
     assert all(identifier in text for identifier in VOCABULARY)
 
 
+def test_what_is_of_no_family_stands_last_under_a_heading_of_its_own() -> None:
+    """``unknown`` is no cause among others."""
+    lines = [line.rstrip() for line in unstall("explain").stdout.decode().splitlines()]
+    assert "none" not in lines
+    assert lines[-2] == "the evidence does not decide"
+    assert lines[-1].startswith("  unknown ")
+
+
 @pytest.mark.parametrize("cause", all_causes(), ids=lambda cause: cause.id)
 def test_a_cause_is_complete(cause: object) -> None:
     """It says how it shows, what decides, what fixes it; look-alikes are causes of the table."""

@@ -102,11 +102,7 @@ def check(
         raise typer.Exit(1)
     if scripts and not plan.programs:
         if not found.problems:
-            typer.echo(
-                "unstall: no program of a known kind is started here (see docs/check.md for what "
-                "is read)",
-                err=True,
-            )
+            typer.echo("unstall: docs/check.md tells what is read", err=True)
         raise typer.Exit(2)
 
 

@@ -34,6 +34,7 @@ def diagnose(
             "--verbose",
             "-v",
             count=True,
+            show_default=False,
             help="All evidence, settings side by side, time line, excerpts.",
         ),
     ] = 0,

@@ -25,17 +25,17 @@ FAMILIES: dict[str, Text] = {
     "one rank is alive but late": say("one rank is alive but late"),
     "serving and RL coupling": say("serving and RL coupling"),
     "the ranks diverge": say("the ranks diverge"),
-    "none": say("none"),
+    "none": say("the evidence does not decide"),
 }
 
 
 def show_all(causes: Sequence[Cause], language: str, console: Console) -> None:
-    """All causes in one table, by family."""
+    """All causes in one table, by family; what is of none stands last."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(say("cause").render(language), no_wrap=True)
     table.add_column(say("what it is").render(language))
     family = None
-    for cause in causes:
+    for cause in sorted(causes, key=lambda one: one.family == "none"):
         if cause.family != family:
             family = cause.family
             table.add_section()

@@ -30,8 +30,7 @@ def listing(scenarios: Sequence[Scenario], console: Console, language: str) -> N
     widest = max((len(one.name) for one in scenarios), default=0)
     ordered = sorted(scenarios, key=lambda one: (_family(one) == "none", _family(one), one.name))
     for family, members in groupby(ordered, _family):
-        title = FAMILIES[family] if family != "none" else say("the evidence does not decide")
-        page.line(title, "bold")
+        page.line(FAMILIES[family], "bold")
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(width=widest + 2, no_wrap=True)
         grid.add_column(overflow="fold")
