@@ -177,6 +177,31 @@ def test_signs_of_work(
     assert waits_for(tmp_path, before, after) == kind
 
 
+def test_ranks_that_are_on_another_machine(tmp_path: Path) -> None:
+    def kind(ranks: tuple[int | None, ...], **after: object) -> str:
+        texts = [one(11 + number, rank or 0, COLLECTIVE) for number, rank in enumerate(ranks)]
+        if None in ranks:
+            texts = [text.partition("\n")[2] for text in texts]
+        first = sampled(tmp_path, *texts)
+        return compare(first, sampled(tmp_path, *texts, at=10, **after)).kind  # type: ignore[arg-type]
+
+    outside = Traffic(outward=frozenset({11}))
+    assert kind((0, 1), world={11: 2, 12: 2}) == "stuck"
+    assert kind((0, 1), world={11: 16, 12: 16}) == "away"
+    # a tracker's connection tells nothing where the number of ranks is known
+    assert kind((0, 1), world={11: 2, 12: 2}, traffic=outside) == "stuck"
+    assert kind((None, None), traffic=outside) == "away"
+    assert kind((None, None)) == "stuck"
+
+
+def test_a_driver_whose_workers_are_elsewhere(tmp_path: Path) -> None:
+    text = one(11, None, WORK, 7)
+    outside = Traffic(outward=frozenset({11}))
+    first = sampled(tmp_path, text)
+    assert compare(first, sampled(tmp_path, text, at=10, traffic=outside)).kind == "away"
+    assert compare(first, sampled(tmp_path, text, at=10)).kind == "still"
+
+
 def test_a_loop_that_asks_and_sleeps_is_no_work(tmp_path: Path) -> None:
     before = sampled(tmp_path, one(11, 0, COLLECTIVE), one(12, 1, WORK, 7), cpu={12: 1.0})
     asks = (one(11, 0, COLLECTIVE), one(12, 1, WORK, 8))

@@ -119,6 +119,20 @@ def test_a_process_that_waits_for_a_disk(tmp_path: Path) -> None:
             pass
 
 
+@linux
+def test_how_many_ranks_there_are() -> None:
+    code = "import os; print(1, flush=True); os.read(os.pipe()[0], 1)"
+    given = {**os.environ, "WORLD_SIZE": "16", "SLURM_NTASKS": "2"}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=given)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        assert signs([process.pid]).processes[process.pid].world == 16
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_what_has_gone() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -32,6 +32,8 @@ _LOOKS = 2
 _STILL = 3
 #: and at least so many seconds before it is ended, unless the user set a limit.
 _ANSWER = 300.0
+#: or so many where those that it waits for may be on another machine, whose guard knows better.
+_AWAY = 1800.0
 #: Seconds, at most, between the report of a stall and the look after which the job is ended.
 _ONCE_MORE = 120.0
 #: Seconds that the reader of the output may take nothing before the job may wait for that.
@@ -167,7 +169,7 @@ class Runner:
                 self.teller.quiet_but(found, pace)
             pace.excuse()
             return False
-        if found.kind == "still" and pace.idle < _STILL * pace.base:
+        if found.kind in ("still", "away") and pace.idle < _STILL * pace.base:
             pace.look_after(_STILL * pace.base)
             return False
         if not known:
@@ -189,7 +191,8 @@ class Runner:
         least = job.attempt.stalls[-1].idle + min(base, _ONCE_MORE)
         if found.kind == "stuck":
             return least
-        return max(least, _STILL * base, _ANSWER if self.rules.stall is None else 0.0)
+        floor = _AWAY if found.kind == "away" else _ANSWER
+        return max(least, _STILL * base, floor if self.rules.stall is None else 0.0)
 
     def _stop(self, job: Job) -> None:
         """End a job that stands still; the user may hurry that."""

@@ -55,7 +55,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: ``stuck``: some wait in a collective and nobody moves; ``elsewhere``: the same, but
             a rank that they wait for may wait for something that is not in the job: an answer, a
-            disk, a time; ``late``: some wait, and those for whom they wait are at work; ``still``:
+            disk, a time; ``away``: nobody moves here, and what they wait for may be on another
+            machine; ``late``: some wait, and those for whom they wait are at work; ``still``:
             nobody waits in a collective, nobody moves; ``moving``: at work; ``unseen``: stacks
             could not be had.
         said: in a sentence.
@@ -69,7 +70,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bad(self) -> bool:
         """Whether nothing moves."""
-        return self.kind in ("stuck", "elsewhere", "still")
+        return self.kind in ("stuck", "elsewhere", "away", "still")
 
 
 def look(
@@ -147,7 +148,7 @@ def compare(first: Sample, second: Sample) -> Look:
         return Look(kind="moving", said=say("processes are at work"))
     if not together:
         return Look(
-            kind="still",
+            kind="away" if change.any_outward else "still",
             said=say("no process moves, and none waits in a collective that is known"),
         )
     mute = sorted(pid for pid, how in state.items() if how == "unread" and change.waits(pid))
@@ -158,7 +159,25 @@ def compare(first: Sample, second: Sample) -> Look:
     outside = [one for one in apart if _outside(one, state, change)]
     if outside:
         return Look(kind="elsewhere", said=_elsewhere(together, outside))
+    if not apart and _more(together, change):
+        return Look(
+            kind="away",
+            said=say(
+                "all of {who} are in a collective and none moves; other ranks of the job are not "
+                "here",
+                who=_ranks(together),
+            ),
+        )
     return Look(kind="stuck", said=_stuck(together, apart))
+
+
+def _more(together: Sequence[RankStack], change: Change) -> bool:
+    """Whether ranks that these wait for may be on another machine, or under another guard."""
+    pids = [one.stack.pid for one in together if one.stack.pid is not None]
+    world = max((change.world(pid) for pid in pids), default=0)
+    if world and any(one.rank is not None for one in together):
+        return world > len(together)
+    return world > len(together) or any(change.outward(pid) for pid in pids)
 
 
 def _unseen(change: Change, second: Sample) -> Look:

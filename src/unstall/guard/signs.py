@@ -44,6 +44,7 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
         asleep: its main thread sleeps for a time.
         held: a debugger holds it.
         stopped: by a signal.
+        world: number of ranks of its job, as its launcher told it; 0: not told.
     """
 
     born: float
@@ -54,6 +55,7 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
     asleep: bool = False
     held: bool = False
     stopped: bool = False
+    world: int = 0
 
 
 class Signs(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,10 +147,21 @@ class Change:
         now = self._second.processes.get(pid)
         return now is not None and now.stopped
 
+    def world(self, pid: int) -> int:
+        """How many ranks its job has; 0: not told."""
+        now = self._second.processes.get(pid)
+        return now.world if now is not None else 0
+
     def outward(self, pid: int) -> bool:
         """Whether it may wait for an answer from elsewhere: it has a connection to there."""
         traffic = self._second.traffic
         return traffic is None or pid in traffic.outward
+
+    @property
+    def any_outward(self) -> bool:
+        """Whether any process has a connection to something that is not in the job."""
+        traffic = self._second.traffic
+        return traffic is None or bool(traffic.outward)
 
     @property
     def fabric(self) -> bool:
@@ -191,6 +204,7 @@ def _from_proc(pid: int) -> Sign | None:
         asleep=call in _SLEEPS,
         held=_tracer(pid),
         stopped=stat[0] == "T",
+        world=_world(pid),
     )
 
 
@@ -263,6 +277,20 @@ def _tracer(pid: int) -> bool:
             if line.startswith("TracerPid:"):
                 return line.split()[1:] not in ([], ["0"])
     return False
+
+
+#: Variables that tell how many ranks there are: of torchrun and its like, of MPI, of Slurm.
+_WORLDS = (b"WORLD_SIZE=", b"OMPI_COMM_WORLD_SIZE=", b"PMI_SIZE=", b"SLURM_NTASKS=")
+
+
+def _world(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        for name in _WORLDS:
+            for one in variables:
+                if one.startswith(name):
+                    return int(one[len(name) :])
+    return 0
 
 
 def _devices() -> int:
