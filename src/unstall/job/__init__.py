@@ -119,14 +119,6 @@ class Job(msgspec.Struct):
         """The stall that began first."""
         return self.blocked[0] if self.blocked else None
 
-    def deaths_of(self, rank: int | None, *kinds: str) -> list[Death]:
-        """Deaths of a rank (of any rank for ``None``), of some kinds or all."""
-        return [
-            death
-            for death in self.deaths
-            if (rank is None or death.rank == rank) and (not kinds or death.kind in kinds)
-        ]
-
     def deaths_before(self, blocked: Blocked) -> list[Death]:
         """Deaths that came before the first time-out of a stall, or at a time not told above it."""
         first = blocked.stall.first

@@ -59,11 +59,9 @@ def directives(text: str) -> dict[str, str]:
 
 def tasks(options: dict[str, str]) -> int | None:
     """SLURM_NTASKS of the batch script, where the options tell it."""
-    from unstall.programs.mpi import srun_tasks
+    from unstall.programs.mpi import job_sizes
 
-    if not {"ntasks", "ntasks-per-node"} & options.keys():
-        return None
-    return srun_tasks(options, {})[1]
+    return job_sizes(options)[1]
 
 
 def environment(options: dict[str, str]) -> dict[str, Variable]:
@@ -71,28 +69,24 @@ def environment(options: dict[str, str]) -> dict[str, Variable]:
     if not options:
         return {}
 
+    from unstall.programs.mpi import gpus_per_node, job_sizes
+
     def whole(name: str) -> int | None:
         text = options.get(name, "").split("-")[0]
         return int(text) if text.isdigit() else None
 
-    nodes = whole("nodes")
-    tasks = whole("ntasks")
-    each = whole("ntasks-per-node")
-    if nodes is None and tasks is not None and each:
-        nodes = -(-tasks // each)
+    nodes, tasks, each = job_sizes(options)
     known: dict[str, int | None] = {
         "SLURM_NNODES": nodes,
         "SLURM_JOB_NUM_NODES": nodes,
-        "SLURM_NTASKS": tasks if tasks is not None else (nodes * each if nodes and each else None),
+        "SLURM_NTASKS": tasks,
         "SLURM_NTASKS_PER_NODE": each,
         "SLURM_CPUS_PER_TASK": whole("cpus-per-task"),
         # with a type (`a100:4`) the variable holds it, too: no number
         "SLURM_GPUS_PER_NODE": whole("gpus-per-node"),
         "SLURM_GPUS": whole("gpus"),
+        "SLURM_GPUS_ON_NODE": gpus_per_node(options),
     }
-    from unstall.programs.mpi import gpus_per_node
-
-    known["SLURM_GPUS_ON_NODE"] = gpus_per_node(options)
     found = {
         name: Variable((str(number),), False, True, None)
         for name, number in known.items()

@@ -102,6 +102,16 @@ def apply_srun(launch: Launch, outer: Outer, job: dict[str, str]) -> None:
         launch.reads[name] = say("the program's own init_process_group reads it")
 
 
+def job_sizes(options: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
+    """Nodes, tasks and tasks of each node that a batch script's own options tell."""
+    nodes, tasks, each = (_whole(options, n) for n in ("nodes", "ntasks", "ntasks-per-node"))
+    if nodes is None and tasks is not None and each:
+        nodes = -(-tasks // each)
+    if tasks is None and nodes is not None and each:
+        tasks = nodes * each
+    return nodes, tasks, each
+
+
 def srun_tasks(
     job: Mapping[str, str], own: Mapping[str, str]
 ) -> tuple[int | None, int | None, int | None]:
@@ -117,12 +127,7 @@ def srun_tasks(
         job: the batch script's options.
         own: srun's own.
     """
-    job_nodes, job_each = _whole(job, "nodes"), _whole(job, "ntasks-per-node")
-    job_tasks = _whole(job, "ntasks")
-    if job_nodes is None and job_tasks is not None and job_each:
-        job_nodes = -(-job_tasks // job_each)
-    if job_tasks is None and job_nodes is not None and job_each:
-        job_tasks = job_nodes * job_each
+    job_nodes, job_tasks, job_each = job_sizes(job)
     nodes, tasks, each = (_whole(own, n) for n in ("nodes", "ntasks", "ntasks-per-node"))
     if any(n in own and v is None for n, v in (("nodes", nodes), ("ntasks", tasks))):
         return nodes, tasks, each  # an expression

@@ -56,7 +56,6 @@ _PREFIXES: tuple[tuple[str, str, Text], ...] = (
 )
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 NO_PROXY = ("no_proxy", "NO_PROXY")
-VLLM_KNOWN_DP = ("VLLM_DP_RANK", "VLLM_DP_SIZE", "VLLM_DP_MASTER_IP", "VLLM_DP_MASTER_PORT")
 
 
 def reader_of(name: str) -> tuple[str, Text] | None:

@@ -20,7 +20,6 @@ LONGEST = 64 * 1024
 RAW = 600
 _PARTIAL = 64  # speakers whose cut lines are held at a time
 _OUTER = ("host", "container", "task", "stream")  # hold for all that stands on a line
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Kept:

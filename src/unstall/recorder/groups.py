@@ -169,10 +169,6 @@ class Table:
         for queue in self.pending.values():
             queue.sort(key=lambda item: item[1].number)
 
-    def pending_ranks(self) -> list[int]:
-        """Ranks with an unfinished operation."""
-        return [rank for rank, queue in self.pending.items() if queue]
-
     def divergences(self) -> list[Divergence]:
         """The first difference of each group whose members did not all do the same."""
         found = []

@@ -25,7 +25,6 @@ _FRAME = re.compile(
 _RAISED = re.compile(r"Exception raised from ([^\s]{1,200}) at ", re.ASCII)
 _NUMBERED = re.compile(r"^[\s>*|]{0,12}#(\d{1,4}) ", re.ASCII)
 
-_AT = re.compile(r"\[(\d{1,9})\] Timeout at collective: (\w{1,60}), #(\d{1,20})", re.ASCII)
 _NOT_JOINED = re.compile(
     r"\[([\d, ]{1,4000})\] (?:finished collective #\d{1,20}, )?but didn't join collective", re.ASCII
 )
