@@ -30,21 +30,23 @@ from unstall.model.facts import (
 from unstall.reading.line import Line
 from unstall.reading.writers.drafts import Draft, Drafts, channel, first, said
 
+#: CANN's own time: date and time of day, milliseconds, microseconds.
+_TIME = r"(\d{4})-(\d\d)-(\d\d)-(\d\d):(\d\d):(\d\d)\.(\d{3})\.(\d{3})"
 _CODE = re.compile(
     r"(?<![A-Za-z0-9])(E[IJ]00\d\d): {0,4}(?:\[PID: ?(\d{1,10})\] {0,4})?"
-    r"(?:(\d{4})-(\d\d)-(\d\d)-(\d\d):(\d\d):(\d\d)\.(\d{3})\.(\d{3}) {0,4})?(\S.{0,1500})",
+    rf"(?:{_TIME} {{0,4}})?(\S.{{0,1500}})",
     re.ASCII,
 )
 # CANN 8.5 puts the title and the code behind the time.
 _TITLED = re.compile(
-    r"\[PID: ?(\d{1,10})\] {0,4}(\d{4})-(\d\d)-(\d\d)-(\d\d):(\d\d):(\d\d)\.(\d{3})\.(\d{3}) {0,4}"
+    rf"\[PID: ?(\d{{1,10}})\] {{0,4}}{_TIME} {{0,4}}"
     r"[A-Za-z][A-Za-z_ ]{1,80}\((E[IJ]00\d\d)\): {0,4}(\S.{0,1500})",
     re.ASCII,
 )
 _WHO = re.compile(r"\(PID: ?(\d{1,10}), ?Device: ?(-?\d{1,4}), ?RankID: ?(-?\d{1,9})\)", re.ASCII)
 _PLOG = re.compile(
     r"\[ERROR\] ?HCCL\((\d{1,10}),[^()]{1,80}\): ?"
-    r"(\d{4})-(\d\d)-(\d\d)-(\d\d):(\d\d):(\d\d)\.(\d{3})\.(\d{3}) (.{1,1500})",
+    rf"{_TIME} (.{{1,1500}})",
     re.ASCII,
 )
 _PLOG_WORDS = (
