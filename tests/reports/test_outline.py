@@ -20,7 +20,10 @@ from unstall.reports.outline import (
         (Collective("", 3), "unnamed operation, SeqNum 3"),
         (Collective("ALLREDUCE", 1, 1, 1, 1500), "ALLREDUCE, SeqNum 1, 1 element, time-out 1.5 s"),
         (Collective("GATHER", None, 4, 32), "GATHER, 4 elements in, 32 out"),
-        (Collective("GATHER", None, None, 32), "GATHER, ? elements in, 32 out"),
+        (Collective("GATHER", None, None, 32), "GATHER, 32 elements out"),
+        (Collective("GATHER", None, None, 1), "GATHER, 1 element out"),
+        (Collective("GATHER", None, 4), "GATHER, 4 elements in"),
+        (Collective("GATHER", None, 1), "GATHER, 1 element in"),
     ],
 )
 def test_operations(collective: Collective, shown: str) -> None:

@@ -259,9 +259,17 @@ def collective_text(collective: Collective) -> Text:
     if collective.numel_in is not None and collective.numel_in == collective.numel_out:
         one = collective.numel_in == 1
         parts.append(say("1 element") if one else say("{n} elements", n=collective.numel_in))
-    elif collective.numel_in is not None or collective.numel_out is not None:
-        sizes = ["?" if n is None else n for n in (collective.numel_in, collective.numel_out)]
+    elif collective.numel_in is not None and collective.numel_out is not None:
+        sizes = (collective.numel_in, collective.numel_out)
         parts.append(say("{a} elements in, {b} out", a=sizes[0], b=sizes[1]))
+    elif collective.numel_in is not None:
+        one = collective.numel_in == 1
+        parts.append(say("1 element in") if one else say("{n} elements in", n=collective.numel_in))
+    elif collective.numel_out is not None:
+        one = collective.numel_out == 1
+        parts.append(
+            say("1 element out") if one else say("{n} elements out", n=collective.numel_out)
+        )
     if collective.timeout_ms is not None:
         parts.append(say("time-out {time}", time=words.duration(collective.timeout_ms)))
     return words.sequence(parts)
