@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from unstall.causes import hccl
-from unstall.causes.engine_signs import step
+from unstall.causes import engine_signs, hccl
 from unstall.causes.reasons import began
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
@@ -42,6 +41,14 @@ def parted_step() -> Text:
     )
 
 
+def _logs_of_the_group() -> Text:
+    return say(
+        "get the logs of all ranks of the group: who has no time-out at this sequence number "
+        "is the one that was missing; or the Flight Recorder dumps of all ranks "
+        "(unstall trace DUMPS)"
+    )
+
+
 def stall_step(job: Job, blocked: Blocked) -> Text:
     """Where ranks wait and it is not known for what."""
     if blocked.stall.first.backend == "hccl":
@@ -70,11 +77,7 @@ def stall_step(job: Job, blocked: Blocked) -> Text:
             time=_time(job, blocked),
         )
     if len(blocked.stall.waiters) == 1:
-        return say(
-            "get the logs of all ranks of the group: who has no time-out at this sequence number "
-            "is the one that was missing; or the Flight Recorder dumps of all ranks "
-            "(unstall trace DUMPS)"
-        )
+        return _logs_of_the_group()
     return say(
         "get Flight Recorder dumps of all ranks (unstall trace DUMPS), or stacks of all ranks "
         "while they hang (py-spy dump --pid PID)"
@@ -86,7 +89,7 @@ def _time(job: Job, blocked: Blocked) -> str:
     return moment.stamp.strftime("%H:%M:%S") if moment is not None else "?"
 
 
-def nccl_words(fact: Fact) -> bool:
+def _nccl_words(fact: Fact) -> bool:
     """Whether an exception or a watchdog only passes on that NCCL failed."""
     if isinstance(fact, WatchdogError):
         return "NCCL error" in fact.error
@@ -98,7 +101,7 @@ def deciding_step(job: Job, fact: Fact) -> Text:
     if isinstance(fact, ProcessEnd):
         return _exit_step(job, fact)
     if isinstance(fact, EngineNotice):
-        return step(fact)
+        return engine_signs.step(fact)
     if isinstance(fact, CudaError) and "custom_all_reduce" in fact.quote:
         return say(
             "it failed in the engine's own all-reduce, which opens the memory of other processes: "
@@ -107,11 +110,7 @@ def deciding_step(job: Job, fact: Fact) -> Text:
             "--ipc=host"
         )
     if isinstance(fact, GroupStatus):
-        return say(
-            "get the logs of all ranks of the group: who has no time-out at this sequence number "
-            "is the one that was missing; or the Flight Recorder dumps of all ranks "
-            "(unstall trace DUMPS)"
-        )
+        return _logs_of_the_group()
     if isinstance(fact, CollectiveMismatch) or (
         isinstance(fact, NcclWarning) and fact.topic == "mismatch"
     ):
@@ -122,7 +121,7 @@ def deciding_step(job: Job, fact: Fact) -> Text:
             "port and --rdzv_id; if fewer come than there are ranks, look at the logs of those "
             "that are missing"
         )
-    if nccl_words(fact) or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
+    if _nccl_words(fact) or isinstance(fact, (NcclError, NcclWarning, PeerLost)):
         return say(
             "look for the rank that failed first: a closed connection or remote error is "
             "what its peers see. NCCL_DEBUG=INFO shows NCCL's own last words on every rank"

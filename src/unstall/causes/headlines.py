@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from unstall.causes import engine_signs
+from unstall.causes import engine_signs, hccl
 from unstall.causes.base import ranks_text
-from unstall.causes.hccl import headline as hccl_headline
 from unstall.job.deaths import is_messenger
 from unstall.model.facts import (
     BarrierFailure,
@@ -60,7 +59,7 @@ def headline(fact: Fact) -> Text:
     if isinstance(fact, EngineNotice):
         return engine_signs.headline(fact)
     if isinstance(fact, HcclError):
-        return hccl_headline(fact)
+        return hccl.headline(fact)
     if isinstance(fact, Remark):
         return say("It stands still, a person writes; the input does not tell why.")
     if isinstance(fact, PeerLost):
