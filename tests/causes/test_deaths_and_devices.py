@@ -18,6 +18,7 @@ from unstall.model.facts import (
     DeviceAssert,
     DriverEvent,
     Fact,
+    Frame,
     GroupTag,
     HostMemory,
     MemoryKill,
@@ -129,6 +130,26 @@ def test_own_tensors_fill_the_device() -> None:
     found = lead(exhausted(4, allocated=70_000.0, others=((None, 79_000.0),)))
     assert found[0] == "cuda-oom"
     assert found[1] > 0.8
+
+
+def test_the_line_of_the_program_that_asked_for_memory_is_named() -> None:
+    """Of its rank's traceback the innermost frame that is in no library."""
+    frames = (
+        Frame("main", "/home/u/fit.py", 9),
+        Frame("train_step", "/home/u/loop.py", 201),
+        Frame("backward", "/venv/lib/python3.11/site-packages/torch/_tensor.py", 626),
+    )
+    other = PythonException(
+        **at(2, 1), type="ValueError", message="no", frames=(Frame("load", "/home/u/data.py", 3),)
+    )  # type: ignore[arg-type]
+    own = PythonException(
+        **at(4, 0), type="torch.OutOfMemoryError", message="CUDA out of memory.", frames=frames
+    )  # type: ignore[arg-type]
+    (claim,) = cause("cuda-oom").examine(  # type: ignore[union-attr]
+        build([other, own, exhausted(4, allocated=70_000.0)], Plan())
+    )
+    told = [str(item.text) for item in claim.support]
+    assert any("train_step (/home/u/loop.py:201)" in text for text in told), told
 
 
 def test_a_second_program_on_the_device_is_another_cause() -> None:

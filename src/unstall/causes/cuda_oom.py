@@ -17,6 +17,7 @@ from unstall.causes.base import (
     ranks_text,
 )
 from unstall.causes.deaths import echo_evidence, ranks_told, survived_evidence
+from unstall.causes.python_exception import user_frame
 from unstall.causes.reasons import judged
 from unstall.job import Job
 from unstall.model.facts import (
@@ -58,6 +59,7 @@ def examine(job: Job) -> Iterable[Finding]:
             job, first, besides=(CudaError, CudaOutOfMemory, PythonException, ResourceLimit)
         ),
     ]
+    support += _where(job, first)
     contexts = _contexts(detail)
     if detail is not None:
         support.extend(_shares(detail, against, contexts))
@@ -176,6 +178,22 @@ def _told(first: Fact, detail: CudaOutOfMemory | None) -> Evidence:
     else:
         text = say("device memory ran out: {quote}", quote=detail.quote[:160])
     return evidence(text, STRONG + FAIR, detail)
+
+
+def _where(job: Job, first: Fact) -> list[Evidence]:
+    """The program's own line that asked for the memory, by the traceback of the same rank."""
+    for raised in job.all(PythonException):
+        memory = raised.type.endswith("OutOfMemoryError") or "CUDA out of memory" in raised.message
+        frame = user_frame(raised) if memory else None
+        if frame is not None and raised.speaker.rank == first.speaker.rank:
+            text = say(
+                "it was asked for in {function} ({file}:{line})",
+                function=frame.function,
+                file=frame.file,
+                line=frame.line or 0,
+            )
+            return [evidence(text, 0.0, raised)]
+    return []
 
 
 def _contexts(detail: CudaOutOfMemory | None) -> tuple[tuple[int | None, float], ...]:

@@ -16,7 +16,7 @@ from unstall.causes.base import (
     excerpt,
     ranks_text,
 )
-from unstall.causes.deaths import echo_evidence, ranks_told, survived_evidence
+from unstall.causes.deaths import apart, echo_evidence, ranks_told, survived_evidence
 from unstall.causes.reasons import judged
 from unstall.job import Job
 from unstall.job.deaths import is_device, is_messenger, of_one_request
@@ -104,7 +104,8 @@ def _finding(
         *echo_evidence(job, first),
     ]
     for phase in job.all(Phase):
-        if phase.kind == "end" and job.chronology.before(phase, first) is True:
+        done = phase.kind == "end" and not apart(phase, first)
+        if done and job.chronology.before(phase, first) is True:
             against.append(evidence(say("the program had done its work before it"), STRONG, phase))
             break
     against.extend(_while_cleaning(first))
@@ -149,7 +150,7 @@ def _finding(
                 same[1],
             )
         )
-    frame = _user_frame(first)
+    frame = user_frame(first)
     return after.finding(
         "python-exception",
         _summary(first, after),
@@ -215,7 +216,7 @@ def _ended(job: Job, after: Aftermath) -> list[Evidence]:
 
 
 def _raised(fact: PythonException) -> Text:
-    frame = _user_frame(fact)
+    frame = user_frame(fact)
     if frame is None:
         return say("{type} was raised: {message}", type=fact.type, message=_headline(fact))
     return say(
@@ -228,7 +229,7 @@ def _raised(fact: PythonException) -> Text:
     )
 
 
-def _user_frame(fact: PythonException) -> Frame | None:
+def user_frame(fact: PythonException) -> Frame | None:
     """The innermost frame of the user's own code, else the innermost of all."""
     for frame in reversed(fact.frames):
         if _INSTALLED.search(frame.file) is None:
