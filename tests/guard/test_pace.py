@@ -158,6 +158,38 @@ def test_bars_of_two_ranks_that_are_drawn_again_and_again() -> None:
     assert pace.overdue
 
 
+def test_a_bar_that_is_drawn_over_itself_and_begins_anew() -> None:
+    pace, clock = paced(limit=10)
+    drawn = ""
+    for done in (*range(21), 0, 1):
+        clock.now += 1
+        drawn += f"\r {done}/20 [00:10<01:30, 2s/it]"
+        pace.hear([], drawn)
+    assert pace.step == 1
+    for _ in range(5):  # its time is drawn again, and it does not move
+        clock.now += 3
+        drawn += "\r 1/20 [00:13<01:30, 3s/it]"
+        assert not pace.hear([], drawn)
+    assert pace.overdue
+
+
+def test_a_silence_that_ended_well_is_no_alarm_the_next_time() -> None:
+    pace, clock = paced()
+    for number in range(1, 9):
+        step(pace, clock, number, 1)
+    assert pace.base == 10
+    clock.now += 40
+    pace.excuse()
+    step(pace, clock, 9, 5)
+    for number in range(10, 99):  # the long interval is forgotten
+        step(pace, clock, number, 1)
+    assert pace.base == 90
+    clock.now += 3000
+    pace.excuse()
+    step(pace, clock, 99, 5)
+    assert pace.base == MOST
+
+
 def test_a_bar_of_each_epoch() -> None:
     pace, clock = paced(limit=10)
     for _ in range(3):

@@ -36,6 +36,8 @@ _ANSWER = 300.0
 _AWAY = 1800.0
 #: Seconds, at most, between the report of a stall and the look after which the job is ended.
 _ONCE_MORE = 120.0
+#: Stalls of one attempt whose evidence is kept; each may be 150 MB.
+_EVIDENCE = 20
 #: Seconds that the reader of the output may take nothing before the job may wait for that.
 _UNREAD = 1.0
 
@@ -241,6 +243,9 @@ class Runner:
         )
         attempt.stalls.append(stall)
         self.teller.stalled(stall, found, pace)
+        if len(attempt.stalls) > _EVIDENCE:  # what is on the disk is enough
+            stall.folder = attempt.stalls[_EVIDENCE - 1].folder
+            return
         with self._whatever():
             self._gather(job, found, place)
         self._diagnose(place, stall)

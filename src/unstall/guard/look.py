@@ -163,8 +163,8 @@ def compare(first: Sample, second: Sample) -> Look:
         return Look(
             kind="away",
             said=say(
-                "all of {who} are in a collective and none moves; other ranks of the job are not "
-                "here",
+                "{who} in a collective, nobody elsewhere here, and none moves; other ranks of the "
+                "job are not here",
                 who=_ranks(together),
             ),
         )

@@ -22,6 +22,11 @@ SHAPES, _SHAPE = 10_000, 200
 _NUMBERS = re.compile(r"[0-9a-f]+")
 
 
+def _latest(line: str) -> str:
+    """What stands last where a bar was drawn over itself, and before it if that is not whole."""
+    return "\r".join(line.rstrip("\r").split("\r")[-2:]) if "\r" in line else line
+
+
 class Counter:
     """Whether a number that is told again and again advances.
 
@@ -80,6 +85,7 @@ class Pace:
         self._last_step: float | None = None
         self._moved = clock()
         self._wait: float | None = None
+        self._floor = LEAST
 
     @property
     def idle(self) -> float:
@@ -100,7 +106,7 @@ class Pace:
         """
         grown = rest not in ("", self._rest)
         self._rest = rest
-        heard = [*lines, rest] if grown else lines
+        heard = [_latest(line) for line in ([*lines, rest] if grown else lines)]
         # as long as neither steps nor bars were seen, every line is progress
         progress = self._counter is None and not self._bars and self._said(heard)
         stepped = False
@@ -122,6 +128,9 @@ class Pace:
                 self._intervals.append(now - self._last_step)
             self._last_step = now
         if progress or stepped:
+            if self._wait is not None:
+                # it was looked at, and was no hang: a silence as long is none the next time
+                self._floor = min(max(self._floor, 2 * (now - self._moved)), MOST)
             self._moved, self._wait = now, None
             self.moves += 1
         return progress or stepped
@@ -176,7 +185,7 @@ class Pace:
             return self.limit
         usual = self.usual
         # until its pace is known a job that makes steps may still compile, or fill its caches
-        return min(max(TIMES * usual, LEAST), MOST) if usual is not None else self.start_up
+        return min(max(TIMES * usual, self._floor), MOST) if usual is not None else self.start_up
 
     @property
     def overdue(self) -> bool:
