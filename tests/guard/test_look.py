@@ -202,6 +202,25 @@ def test_a_driver_whose_workers_are_elsewhere(tmp_path: Path) -> None:
     assert compare(first, sampled(tmp_path, text, at=10)).kind == "still"
 
 
+GPU = """    synchronize (torch/cuda/__init__.py:1083)
+    train (run_it.py:{line})
+    <module> (run_it.py:90)"""
+
+
+def test_all_ranks_are_here_and_wait_for_the_gpu_while_a_tracker_is_connected(
+    tmp_path: Path,
+) -> None:
+    def kind(world: int) -> str:
+        texts = (one(11, 0, GPU), one(12, 1, WORK, 7))
+        outside = Traffic(outward=frozenset({11}))
+        after = {"world": {11: world, 12: world}, "traffic": outside}
+        first = sampled(tmp_path, *texts)
+        return compare(first, sampled(tmp_path, *texts, at=10, **after)).kind  # type: ignore[arg-type]
+
+    assert kind(2) == "still"
+    assert kind(4) == "away"
+
+
 def test_a_loop_that_asks_and_sleeps_is_no_work(tmp_path: Path) -> None:
     before = sampled(tmp_path, one(11, 0, COLLECTIVE), one(12, 1, WORK, 7), cpu={12: 1.0})
     asks = (one(11, 0, COLLECTIVE), one(12, 1, WORK, 8))

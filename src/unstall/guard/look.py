@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -148,7 +148,7 @@ def compare(first: Sample, second: Sample) -> Look:
         return Look(kind="moving", said=say("processes are at work"))
     if not together:
         return Look(
-            kind="away" if change.any_outward else "still",
+            kind="away" if _away(second, change, second.signs.processes) else "still",
             said=say("no process moves, and none waits in a collective that is known"),
         )
     mute = sorted(pid for pid, how in state.items() if how == "unread" and change.waits(pid))
@@ -159,7 +159,7 @@ def compare(first: Sample, second: Sample) -> Look:
     outside = [one for one in apart if _outside(one, state, change)]
     if outside:
         return Look(kind="elsewhere", said=_elsewhere(together, outside))
-    if not apart and _more(together, change):
+    if not apart and _away(second, change, [pid for pid in ranks if pid is not None]):
         return Look(
             kind="away",
             said=say(
@@ -171,13 +171,17 @@ def compare(first: Sample, second: Sample) -> Look:
     return Look(kind="stuck", said=_stuck(together, apart))
 
 
-def _more(together: Sequence[RankStack], change: Change) -> bool:
-    """Whether ranks that these wait for may be on another machine, or under another guard."""
-    pids = [one.stack.pid for one in together if one.stack.pid is not None]
-    world = max((change.world(pid) for pid in pids), default=0)
-    if world and any(one.rank is not None for one in together):
-        return world > len(together)
-    return world > len(together) or any(change.outward(pid) for pid in pids)
+def _away(second: Sample, change: Change, pids: Iterable[int]) -> bool:
+    """Whether what these processes wait for may be on another machine, or under another guard.
+
+    Where a launcher told how many ranks there are, that decides. Else a connection does, which may
+    be a tracker's.
+    """
+    known = {knowledge.identify(stack).rank for stack in second.stacks.values()} - {None}
+    world = max((change.world(pid) for pid in second.stacks), default=0)
+    if known and world:
+        return world > len(known)
+    return any(change.outward(pid) for pid in pids)
 
 
 def _unseen(change: Change, second: Sample) -> Look:

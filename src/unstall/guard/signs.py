@@ -158,12 +158,6 @@ class Change:
         return traffic is None or pid in traffic.outward
 
     @property
-    def any_outward(self) -> bool:
-        """Whether any process has a connection to something that is not in the job."""
-        traffic = self._second.traffic
-        return traffic is None or bool(traffic.outward)
-
-    @property
     def fabric(self) -> bool:
         """Whether RDMA adapters carry data: a collective of many bytes."""
         return self._second.fabric - self._first.fabric > MACHINE * self._seconds
