@@ -27,7 +27,8 @@ echo "$(cd -P "$(dirname "$S")" && pwd)"
     "stripped": 'echo "${0%/*}"\n',
     "own name": 'N=$(basename "$0" .sh)\necho "log of $N, $(basename $0), ${0##*/}"\n',
     "name of source": 'echo "$(basename "${BASH_SOURCE[0]}") ${BASH_SOURCE##*/}"\n',
-    "log beside": 'exec > >(tee "${0%.sh}.log"); echo "$(basename "$0")"; rm "${0%.*}.log"\n',
+    "log beside": 'exec > >(tee "${0%.sh}.log"); until [ -e "${0%.sh}.log" ]; do sleep 0.01; done\n'
+    'echo "$(basename "$0")"; rm "${0%.*}.log"\n',
     "in quotes": 'echo "a ${0%.sh} b `basename $0` $(basename "${0}" .sh)"\n',
     "main guard": 'main() { echo main; }\n[[ "${BASH_SOURCE[0]}" == "$0" ]] && main "$@"\n',
     "sources beside": 'source "$(dirname "$0")/other.sh"\nshow\n',
