@@ -69,8 +69,8 @@ def diagnose(
 
       unstall diagnose issue.txt --markdown --language zh
 
-    Exit status: 0 a diagnosis was made, 1 the input holds nothing to diagnose, 2 the input could
-    not be read or the call was wrong.
+    Exit status: 0 a diagnosis was made, also that nothing failed; 1 the input holds nothing to
+    diagnose; 2 the input could not be read or the call was wrong.
     """
     if as_json + as_markdown + as_html > 1:
         _fail("choose one of --json, --markdown and --html")
