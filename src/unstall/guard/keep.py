@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unstall.model.secrets import redacted
-from unstall.processes import recorder_names, states
+from unstall.processes import evidence, recorder_names, states
 from unstall.processes.evidence import DUMP_NAME
 
 #: Variables that matter to a launch; others stay private.
@@ -80,22 +77,8 @@ def ask_for_dumps(state: Path) -> list[int]:
     asked = []
     for pipe in state.glob("pipe_*.pipe"):
         rank = pipe.name.removeprefix("pipe_").removesuffix(".pipe")
-        if not rank.isdigit():
-            continue
-        try:
-            descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno in (errno.ENXIO, errno.ENOENT):  # nobody reads: the process has gone
-                continue
-            raise
-        try:
-            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                os.write(descriptor, b"1")
-                asked.append(int(rank))
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)
+        if rank.isdigit() and evidence.ask(pipe):
+            asked.append(int(rank))
     return sorted(asked)
 
 

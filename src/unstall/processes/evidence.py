@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -82,6 +83,26 @@ def rank_of(pid: int) -> int | None:
     return None
 
 
+def ask(pipe: Path) -> bool:
+    """Ask the process that reads a pipe for its Flight Recorder dump; whether one was asked.
+
+    Raises:
+        OSError: the pipe is there and cannot be opened.
+    """
+    try:
+        descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT):  # nobody reads: the process has gone
+            return False
+        raise
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.write(descriptor, b"1") == 1
+    except OSError:  # it went just now
+        return False
+    finally:
+        os.close(descriptor)
+
+
 Asked = list[tuple[str, str]]
 
 
@@ -95,19 +116,8 @@ def ask_for_dumps(folder: Path) -> Asked:
     for pipe in sorted(folder.glob("pipe.*")):
         _, program, rank = pipe.name.rsplit(".", 2)
         (folder / f"dump.{program}.{rank}").unlink(missing_ok=True)
-        try:
-            descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno in (errno.ENXIO, errno.ENOENT):  # nobody reads: the process has gone
-                continue
-            raise
-        try:
-            os.write(descriptor, b"1")
+        if ask(pipe):
             asked.append((program, rank))
-        except BrokenPipeError:
-            pass
-        finally:
-            os.close(descriptor)
     return asked
 
 
