@@ -119,18 +119,20 @@ def weigh(
     chosen = jobs[-1]
     findings: list[Finding] = []
     for job in reversed(jobs):
-        findings = examine(job, spared)
-        if findings:
-            chosen = job
+        claimed = examine(job, spared)
+        if not claimed or (findings and not _explains(claimed)):
+            continue
+        findings, chosen = claimed, job
+        if not _left_over(findings):
             break
     if dumps is not None:
         from unstall import recorder
         from unstall.recorder.engine_steps import counted
 
-        claimed, whole = findings, dumps
+        told, whole = findings, dumps
 
         def combined() -> list[Finding]:
-            return counted(recorder.combine(claimed, whole, jobs, chosen), whole, chosen)
+            return counted(recorder.combine(told, whole, jobs, chosen), whole, chosen)
 
         findings = combined() if spared is None else spared(combined, findings)
     ranked = rank(findings)
@@ -160,6 +162,18 @@ def weigh(
         benign=benign,
         attempts=len(divided),
     )
+
+
+def _left_over(findings: Sequence[Finding]) -> bool:
+    """Whether an attempt met what the attempt before it may have left: a port still taken."""
+    ranked = rank(findings)
+    return bool(ranked) and ranked[0].finding.cause == "port-collision"
+
+
+def _explains(findings: Sequence[Finding]) -> bool:
+    """Whether an earlier attempt failed by something that was found, and of its own."""
+    ranked = rank(findings)
+    return bool(ranked) and ranked[0].finding.cause not in ("unknown", "port-collision")
 
 
 def _at_work(job: Job) -> bool:

@@ -45,3 +45,22 @@ def test_roles_of_torchrun() -> None:
     lines = ["[actor0]:a", "[actor1]:b", "[actor0]:c", "d"]
     assert profile(lines).roles == {"actor"}
     assert profile(["[step3]: x", *["text"] * 9]).roles == frozenset()
+
+
+def test_names_that_were_put_before_the_lines_of_several_outputs() -> None:
+    lines = ["[left] step 1", "[right] step 1", "[left] step 2", "[right] [rank3]: KeyError: 'x'"]
+    assert profile([*lines, "[right] [rank3]: bye"]).labels == {"left", "right"}
+    lines = ["gpu-pool-a main step 1", "gpu-pool-b main step 1", "gpu-pool-a main step 2"]
+    sure = ["gpu-pool-b main Traceback (most recent call last):"]
+    found = profile([*lines, *sure])
+    assert (found.labelled, found.labels) == (" ", {"gpu-pool-a main", "gpu-pool-b main"})
+    lines = ["server: ready", "learner: ready", "server: (W pid=3) x", "learner: INFO:     y"]
+    assert profile(lines).labels == {"server", "learner"}
+    assert profile(["(A) x", "(B) y", "(A) [rank0]: x", "(B) z"]).labels == {"A", "B"}
+
+
+def test_words_before_lines_that_programs_say_themselves_are_no_labels() -> None:
+    assert profile(["[alpha] step 1", "[alpha] step 2", "[alpha] step 3"]).labelled == ""
+    levels = ["[INFO] a", "[ERROR] Traceback (most recent call last):", '[ERROR]   File "x"']
+    assert profile([*levels, "[INFO] b"]).labelled == ""
+    assert profile(["ERROR: Traceback (most recent call last):"] * 5).labelled == ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.model.facts import Fact, Phase, Place
+from unstall.model.facts import Fact, Phase, Place, WorkerGroupRestart
 from unstall.reading.line import Line
 from unstall.reading.triage import Marks, Triage
 
@@ -102,3 +102,18 @@ def test_one_search_finds_what_single_tests_find(literals: list[str], text: str)
     readers = [type("R", (Echo,), {"marks": (mark,)}) for mark in literals]
     expected = {at for at, mark in enumerate(literals) if mark in text}
     assert Marks(readers).wanted(text) == expected
+
+
+class Launcher(Echo):
+    """A line by which the launcher starts its workers anew."""
+
+    marks = ("restart",)
+
+    def feed(self, line: Line) -> Iterable[Fact]:
+        yield WorkerGroupRestart(place=line.place, quote=line.raw)
+
+
+def test_a_restart_lets_the_other_readers_begin_anew() -> None:
+    said, triage = run([Echo, Launcher], "ab 1", "restart", "ab 2")
+    assert [one for one in said if one.startswith("end:ab")] == ["end:ab 1", "end:ab 2"]
+    assert triage.troubles == []

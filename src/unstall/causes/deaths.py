@@ -39,6 +39,8 @@ def survived(job: Job, fact: Fact) -> Fact | None:
             return False
         if limit is not None and job.chronology.before(other, limit) is False:
             return False
+        if apart(fact, other):
+            return False
         return owner is None or job.owner(other) in (None, owner)
 
     steps = [step for step in job.all(TrainingStep) if counts(step)]
@@ -87,6 +89,17 @@ def echo_evidence(job: Job, fact: Fact, *, besides: Sequence[type[Fact]] = ()) -
 def _only_passes_on(fact: Fact) -> bool:
     """Whether NCCL says no more than that a call of CUDA failed: which, its last words tell."""
     return isinstance(fact, NcclError) and fact.result == "ncclUnhandledCudaError"
+
+
+def apart(one: Fact, other: Fact) -> bool:
+    """Whether names before their lines tell that two outputs of different jobs or pods said them.
+
+    Ranks of one job may speak from several pods, so it says nothing where ranks are told.
+    """
+    first, second = one.speaker, other.speaker
+    if first.container is None or second.container is None:
+        return False
+    return first.container != second.container and None in (first.rank, second.rank)
 
 
 def related(job: Job, one: Fact, other: Fact) -> bool:

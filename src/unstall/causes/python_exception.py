@@ -16,7 +16,7 @@ from unstall.causes.base import (
     excerpt,
     ranks_text,
 )
-from unstall.causes.deaths import echo_evidence, ranks_told, survived_evidence
+from unstall.causes.deaths import apart, echo_evidence, ranks_told, survived_evidence
 from unstall.causes.reasons import judged
 from unstall.job import Job
 from unstall.job.deaths import is_device, is_messenger, of_one_request
@@ -104,7 +104,8 @@ def _finding(
         *echo_evidence(job, first),
     ]
     for phase in job.all(Phase):
-        if phase.kind == "end" and job.chronology.before(phase, first) is True:
+        done = phase.kind == "end" and not apart(phase, first)
+        if done and job.chronology.before(phase, first) is True:
             against.append(evidence(say("the program had done its work before it"), STRONG, phase))
             break
     against.extend(_while_cleaning(first))

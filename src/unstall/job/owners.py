@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,6 +28,10 @@ LABELS = {
     "inference": "inference server",
     "reward": "reward server",
 }
+
+
+#: Names of services, pods and joined outputs that say what runs in them.
+_TRAINS = re.compile(r"(?:^|[-_./])(?:trainer|training|learner|train)(?:$|[-_./ \d])", re.ASCII)
 
 
 def implied_programs(facts: Sequence[Fact], plan: Plan) -> tuple[Program, ...]:
@@ -102,6 +107,8 @@ def _shown_by(fact: Fact) -> Iterable[tuple[str, str, int]]:
     sign = by_name(fact.speaker.name)
     if sign is not None and sign.role is not None:
         yield sign.software, sign.role, 2
+    elif fact.speaker.container is not None and _TRAINS.search(fact.speaker.container):
+        yield "python", "trainer", 2
     if isinstance(fact, Identity):
         if fact.role is not None:
             yield fact.software, fact.role, 3

@@ -22,7 +22,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from unstall.model.facts import NOBODY, Moment, Speaker
-from unstall.reading.profile import Profile
+from unstall.reading.profile import LABELS, OWN, Profile, is_label
 
 Fields = dict[str, Any]
 
@@ -122,7 +122,10 @@ class Prefixes:
             **dict.fromkeys("0123456789", self._digit),
         }
         self._any_word = bool(
-            self.profile.hosts or self.profile.containers or self.profile.searched
+            self.profile.hosts
+            or self.profile.containers
+            or self.profile.searched
+            or self.profile.labelled in (":", " ")
         )
 
     def strip(
@@ -154,7 +157,7 @@ class Prefixes:
         if found is None:
             found = _RAYLET.match(text)
             if found is None:
-                return None
+                return self._label(text) if self.profile.labelled == "(" else None
         told = found.groupdict()
         fields = self._fields
         if told["name"]:
@@ -191,7 +194,21 @@ class Prefixes:
         elif (found := _STAMPED.match(text)) is not None:
             self._time(moment_of(found[1]))
         else:
+            return self._label(text) if self.profile.labelled == "[" else None
+        return text[found.end() :]
+
+    def _label(self, text: str) -> str | None:
+        """A name that whoever joined several outputs put before each line of them."""
+        found = LABELS[self.profile.labelled].match(text)
+        if found is None or "container" in self._fields or not is_label(found[1]):
             return None
+        if found[1] not in self.profile.labels and OWN.match(text, found.end()) is None:
+            return None
+        ranked = _RANKED.fullmatch(found[1])
+        if ranked is not None:
+            self._fields["rank"] = int(ranked[1])
+        else:
+            self._fields["container"] = found[1]
         return text[found.end() :]
 
     def _digit(self, text: str) -> str | None:
@@ -257,6 +274,8 @@ class Prefixes:
                 return text[found.end() :]
             if self.profile.searched and (found := _GREP.match(text)) is not None:
                 return text[found.end() :]
+            if self.profile.labelled in (":", " "):
+                return self._label(text)
         return None
 
     def _syslog(self, text: str) -> str | None:

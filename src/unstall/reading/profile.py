@@ -29,6 +29,27 @@ _HOST_FORM = re.compile(r"[A-Za-z][\w.-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}|local
 _CONTAINER = re.compile(r"([A-Za-z0-9][\w.-]{0,62}) {1,60}\|(?: |$)", _A)
 _GREP = re.compile(r"[\w./+-]{1,200}?\.(?:log|out|err|txt)[:-]", _A)
 
+#: Names that whoever joined several outputs put before the lines: ``[node1] ``, ``(A) ``,
+#: ``server: ``, and the pod and its container as stern prints them.
+LABELS = {
+    "[": re.compile(r"\[([A-Za-z][\w./-]{0,62})\](?: |$)", _A),
+    "(": re.compile(r"\(([A-Za-z][\w./-]{0,62})\)(?: |$)", _A),
+    ":": re.compile(r"([A-Za-z][\w./-]{0,62}):(?: |$)", _A),
+    " ": re.compile(
+        r"([a-z0-9][a-z0-9.]{0,62}(?:-[a-z0-9.]{1,62}){1,8} [a-z][a-z0-9-]{0,62}) ", _A
+    ),
+}
+#: What only a program's own line begins with: a name before it was put there by another.
+OWN = re.compile(
+    r"\[rank\d{1,6}\]: ?|\[default\d{1,5}\]:|Traceback \(most recent call last\):| {1,8}File \""
+    r"|\((?:[^\s()]{1,80} )?pid=\d|\[?[EWIF]\d{3,4} \d\d:\d\d"
+    r"|(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:|INFO:     ", _A
+)  # fmt: skip
+_NO_LABEL = re.compile(
+    r"(?:info|warn|warning|err|error|debug|critical|fatal|trace|notice|note|[dewif])\Z"
+    r"|.*(?:Error|Exception|Warning|\.py)\Z|raylet\Z|autoscaler\Z", re.IGNORECASE
+)  # fmt: skip
+
 
 class Profile(msgspec.Struct, frozen=True):
     """What holds for a whole text.
@@ -40,6 +61,8 @@ class Profile(msgspec.Struct, frozen=True):
         containers: containers that compose put before the lines.
         roles: torchrun roles in ``[role0]:`` besides its default.
         searched: the lines are a search's result, each with its file's name before it.
+        labels: names that stand before most lines, in the form that :data:`LABELS` gives.
+        labelled: that form, if any.
     """
 
     numbered: tuple[str, ...] = ()
@@ -48,12 +71,15 @@ class Profile(msgspec.Struct, frozen=True):
     containers: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     searched: bool = False
+    labels: frozenset[str] = frozenset()
+    labelled: str = ""
 
 
 def profile(lines: Sequence[str]) -> Profile:
     """The profile of a text that begins with these lines (terminal colours removed)."""
     lines = [line for line in lines[:LOOKED_AT] if line.strip()]
     numbered = tuple(style for style in _STYLES if _is_numbered(lines, style))
+    labelled, labels = _labels(lines)
     return Profile(
         numbered=numbered,
         tasks="colon" not in numbered and _has_tasks(lines),
@@ -61,6 +87,8 @@ def profile(lines: Sequence[str]) -> Profile:
         containers=_names(lines, _CONTAINER, None, share=0.6),
         roles=_names(lines, _ROLE, None, share=0.3),
         searched=_share(lines, _GREP) >= 0.8,
+        labels=labels,
+        labelled=labelled,
     )
 
 
@@ -102,6 +130,27 @@ def _names(
     if sum(often.values()) < max(2.0, share * len(lines)):
         return frozenset()
     return frozenset(often)
+
+
+def is_label(name: str) -> bool:
+    """Whether a word before a line can be a name, and is no level and no exception."""
+    return _NO_LABEL.match(name) is None
+
+
+def _labels(lines: Sequence[str]) -> tuple[str, frozenset[str]]:
+    """The names before most lines, where what follows shows that the programs did not say them."""
+    for form, pattern in LABELS.items():
+        counts: Counter[str] = Counter()
+        sure = False
+        for line in lines:
+            match = pattern.match(line)
+            if match is not None and is_label(match[1]):
+                counts[match[1]] += 1
+                sure = sure or OWN.match(line, match.end()) is not None
+        often = {name: count for name, count in counts.items() if count > 1}
+        if sure and len(often) <= 256 and sum(often.values()) >= max(3.0, 0.5 * len(lines)):
+            return form, frozenset(often)
+    return "", frozenset()
 
 
 def _share(lines: Sequence[str], pattern: re.Pattern[str]) -> float:
