@@ -121,13 +121,13 @@ def test_a_is_measured_once_for_all_changes(script, monkeypatch):
     """Of three changes the last one cures: A runs as often as for one."""
     import io
 
-    from unstall.experiments import script_edit, script_sessions
+    from unstall.experiments import script_changes, script_sessions
     from unstall.model.text import verbatim
 
     def changes(_request, plan):
         return [
             script_sessions.Candidate(
-                verbatim(flag), tuple(script_edit.parse_edits(plan, [f"trainer.{flag}"], (), ()))
+                verbatim(flag), tuple(script_changes.parse_edits(plan, [f"trainer.{flag}"], (), ()))
             )
             for flag in ("max_steps=8", "max_steps=7", "overlap=false")
         ]

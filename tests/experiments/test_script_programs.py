@@ -2,7 +2,8 @@
 
 import pytest
 
-from unstall.experiments.script_edit import apply, parse_edits, plan_of_text
+from unstall.experiments.script_changes import parse_edits
+from unstall.experiments.script_edit import apply, plan_of_text
 
 
 def changed(text, *sets, env=()):

@@ -103,7 +103,7 @@ def test_what_is_missing_is_told(tmp_path, text, why):
 
 
 def test_the_report_of_a_script_that_allows_one_engine_only_says_so(tmp_path):
-    from unstall.experiments.script_edit import Edits
+    from unstall.experiments.script_changes import Edits
     from unstall.experiments.script_sessions import Candidate, _written
     from unstall.experiments.telling import Teller
     from unstall.model.text import verbatim

@@ -17,7 +17,7 @@ from tree_sitter import Node
 
 from unstall.experiments import script_edit, script_places
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_edit import Edits
+from unstall.experiments.script_changes import Edits
 from unstall.experiments.script_places import Cut, Spot
 from unstall.model.plan import Plan, Program
 from unstall.model.text import Text, say

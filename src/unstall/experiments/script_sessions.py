@@ -9,15 +9,15 @@ from typing import TextIO
 
 import msgspec
 
-from unstall.experiments import script_edit, script_servers
+from unstall.experiments import script_changes, script_edit, script_servers
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.from_report import refuse_unread
 from unstall.experiments.no_change import changing
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
+from unstall.experiments.script_changes import Edits
 from unstall.experiments.script_copy import OWN, copied
-from unstall.experiments.script_edit import Edits
 from unstall.experiments.script_run import run_script
 from unstall.experiments.statistics import share
 from unstall.experiments.stopping import exit_code, so_far
@@ -137,7 +137,7 @@ def _require() -> None:
 def _candidates(request: Request, plan: Plan) -> list[Candidate]:
     if not plan.programs:
         raise LabError(say("{path} launches no program that is known.", path=str(request.script)))
-    edits = script_edit.parse_edits(plan, request.set, request.unset, request.env)
+    edits = script_changes.parse_edits(plan, request.set, request.unset, request.env)
     if edits:
         words = " ".join([*request.set, *(f"-{one}" for one in request.unset), *request.env])
         return [Candidate(verbatim(words), tuple(edits))]
@@ -150,7 +150,7 @@ def _candidates(request: Request, plan: Plan) -> list[Candidate]:
     candidates = []
     for ranked in found.causes:
         for fix in ranked.finding.fixes:
-            own = script_edit.edits_of(plan, fix.change) if fix.change is not None else None
+            own = script_changes.edits_of(plan, fix.change) if fix.change is not None else None
             if own is None or any(_TO_FILL.search(value) for value in own.set.values()):
                 continue  # told in words, or with a place that only the user can fill
             if own.set or own.unset or own.env or own.unset_env:
@@ -203,7 +203,7 @@ def _write(one: Candidate, text: str, plan: Plan, shortened: list[Edits]) -> tup
             count = server.parallel.data or 1
             label = script_servers.as_one_engine(one.label, count, why.text)
             one = msgspec.structs.replace(one, label=label)
-    return one, script_edit.apply(text, plan, _merged(shortened, one.edits))
+    return one, script_edit.apply(text, plan, script_changes.merged(shortened, one.edits))
 
 
 def _shortened(plan: Plan, seconds: float | None) -> list[Edits]:
@@ -228,22 +228,6 @@ def _shortened(plan: Plan, seconds: float | None) -> list[Edits]:
             say("No program of the script has a flag for the time-out of its process groups.")
         )
     return edits
-
-
-def _merged(first: list[Edits], second: tuple[Edits, ...]) -> list[Edits]:
-    """Edits of both; those of ``second`` win."""
-    found = {one.program: one for one in first}
-    for one in second:
-        known = found.get(one.program, Edits(one.program))
-        found[one.program] = Edits(
-            one.program,
-            {**known.set, **one.set},
-            (*known.unset, *one.unset),
-            {**known.env, **one.env},
-            (*known.unset_env, *one.unset_env),
-            (*known.switches, *one.switches),
-        )
-    return list(found.values())
 
 
 class _Trial(msgspec.Struct, frozen=True, kw_only=True):
