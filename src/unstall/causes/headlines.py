@@ -204,7 +204,7 @@ def _end(fact: ProcessEnd) -> Text:
         )
     if code is not None and code > 0:
         return say(
-            "{who} ended with exit code {code}; its own output is not in the input.",
+            "{who} ended with exit code {code}; the input tells no error of its own that is known.",
             who=_who(fact),
             code=code,
         )
