@@ -262,7 +262,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
     assert found(disk={12: True}).kind == "still"
     stopped = found(stopped={12: True})
     assert stopped.kind == "still"
-    assert stopped.said.render() == "processes 12 stopped, or waiting for a disk"
+    assert stopped.said.render() == "processes 12 stopped by a signal"
 
 
 def test_programs_without_python() -> None:

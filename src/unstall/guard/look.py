@@ -155,7 +155,7 @@ def compare(first: Sample, second: Sample) -> Look:
     mute += sorted(pid for pid in second.pythons if change.stopped(pid))
     if mute:
         patient = any(change.waits(pid) for pid in mute)
-        return Look(kind="elsewhere" if patient else "stuck", said=_mute(together, mute))
+        return Look(kind="elsewhere" if patient else "stuck", said=_mute(together, mute, change))
     outside = [one for one in apart if _outside(one, state, change)]
     if outside:
         return Look(kind="elsewhere", said=_elsewhere(together, outside))
@@ -192,23 +192,28 @@ def _unseen(change: Change, second: Sample) -> Look:
     if not second.pythons:
         return Look(kind="unseen", said=say("no Python process runs"))
     if all(change.waits(pid) or change.stopped(pid) for pid in second.pythons):
-        return Look(kind="still", said=_mute((), sorted(second.pythons)))
+        return Look(kind="still", said=_mute((), sorted(second.pythons), change))
     return Look(
         kind="unseen",
         said=say("no stacks could be taken (py-spy may need root, or SYS_PTRACE in a container)"),
     )
 
 
-def _mute(together: Sequence[RankStack], pids: Sequence[int]) -> Text:
+def _mute(together: Sequence[RankStack], pids: Sequence[int], change: Change) -> Text:
+    """Of processes whose stacks cannot be taken."""
     known = [evidence.rank_of(pid) for pid in pids]
     numbers = [rank for rank in known if rank is not None]
-    who = words.ranks(sorted(numbers)) if len(numbers) == len(pids) else _processes(pids)
+    other = words.ranks(sorted(numbers)) if len(numbers) == len(pids) else _processes(pids)
+    stopped = all(change.stopped(pid) for pid in pids)
     if not together:
-        return say("{other} stopped, or waiting for a disk", other=who)
+        if stopped:
+            return say("{other} stopped by a signal", other=other)
+        return say("{other} waiting for a disk or a file server", other=other)
+    who = _ranks(together)
+    if stopped:
+        return say("{who} in a collective; {other} stopped by a signal", who=who, other=other)
     return say(
-        "{who} in a collective; {other} stopped, or waiting for a disk",
-        who=_ranks(together),
-        other=who,
+        "{who} in a collective; {other} waiting for a disk or a file server", who=who, other=other
     )
 
 
