@@ -54,7 +54,10 @@ def run(
     ] = 600.0,
     on_stall: Annotated[
         OnStall,
-        typer.Option(help="report: keep the evidence and let the job be; stop: end it as well."),
+        typer.Option(
+            help="report: keep the evidence and let the job be; stop: end it as well, if nothing "
+            "has moved at another look."
+        ),
     ] = OnStall.report,
     restarts: Annotated[
         int,
