@@ -3,14 +3,14 @@
 Sources: DeepSpeed 0.19.5 ``launcher/runner.py`` (``--num_gpus`` replaces the host file's slots
 unseen), Open MPI 5 ``mpirun(1)`` (no more ranks than slots without ``--oversubscribe`` or
 ``--map-by :OVERSUBSCRIBE``), OpenRLHF 0.5.9 to 0.11.0 ``cli/train_ppo_ray.py`` (assertions; its
-placement groups wait until Ray has the devices), axolotl 0.18 ``cli/utils/train.py``.
+placement groups wait until Ray has the devices).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unstall.launch.judgements.context import LOCAL, Context, places, show, together
+from unstall.launch.judgements.context import Context, places, show, together
 from unstall.model.plan import Judgement, Value
 from unstall.model.text import Text, say
 from unstall.programs.base import Launch, number
@@ -20,9 +20,7 @@ from unstall.programs.openrlhf import launch as openrlhf
 def judge(context: Context) -> Iterator[Judgement]:
     """Rows only where something does not fit."""
     for launch in context.launches:
-        yield from _ray_port(context, launch)
         yield from _slots(launch)
-        yield from _random_meeting(launch)
         if launch.software == "openrlhf" and "devices in all" in launch.settings:
             yield from _openrlhf(launch)
             yield from _offered(context, launch)
@@ -40,39 +38,6 @@ def _conflict(
         None,
         (cause,),
     )
-
-
-def _ray_port(context: Context, launch: Launch) -> Iterator[Judgement]:
-    """A port of Ray that is asked and that no head of the plan listens on."""
-    for asked in launch.ports:
-        if asked.listens or asked.purpose not in ("ray", "dashboard") or not asked.value.known:
-            continue
-        if launch.software != "ray" and not (asked.host and asked.host.text in LOCAL):
-            continue  # a submission to another machine's Ray
-        heads = [
-            (la, p)
-            for la in context.launches
-            for p in la.ports
-            if la.software == "ray" and p.listens and p.purpose == asked.purpose
-            if la is not launch and together(la, launch)
-        ]
-        if not heads or any(p.value.same_as(asked.value) is not False for _, p in heads):
-            continue
-        head, port = heads[0]
-        yield Judgement(
-            f"{asked.purpose} port",
-            {launch.label: show(asked.value), head.label: show(port.value)},
-            "conflict",
-            say(
-                "{program} connects to port {port}, but the server listens on {listening}",
-                program=launch.label,
-                port=asked.value.text,
-                listening=show(port.value),
-            ),
-            places(asked.value, port.value, launch.place, head.place),
-            None,
-            ("rendezvous-environment",),
-        )
 
 
 def _slots(launch: Launch) -> Iterator[Judgement]:
@@ -119,25 +84,6 @@ def _slots(launch: Launch) -> Iterator[Judgement]:
             "device-overlap",
             least,
         )
-
-
-def _random_meeting(launch: Launch) -> Iterator[Judgement]:
-    """A rendezvous whose name every node draws for itself."""
-    name = launch.settings.get("rdzv_id")
-    if launch.software != "axolotl" or name is None or launch.nodes is None or launch.nodes < 2:
-        return
-    yield Judgement(
-        "rdzv_id",
-        {launch.label: "not set"},
-        "conflict",
-        say(
-            "without --rdzv_id axolotl draws one on each node, and nodes with different ones never "
-            "meet at the endpoint"
-        ),
-        places(launch.flag("rdzv_endpoint"), launch.place),
-        "--rdzv_id JOB",
-        ("rendezvous-environment",),
-    )
 
 
 def _openrlhf(launch: Launch) -> Iterator[Judgement]:

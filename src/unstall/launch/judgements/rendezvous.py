@@ -1,16 +1,20 @@
-"""The rendezvous of several nodes: address, node number, and what is taken for them."""
+"""The rendezvous of several nodes: address, port, name, node number, and what is taken for them.
+
+Sources: PyTorch 2.13 ``torch/distributed/run.py``, axolotl 0.18 ``cli/utils/train.py``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from unstall.launch.judgements.context import Context, places, show
+from unstall.launch.judgements.context import LOCAL, Context, places, show, together
 from unstall.model.plan import Judgement, Value
 from unstall.model.text import say
 from unstall.programs.base import Launch, number
 
-_LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - an address to recognise
+#: Meeting points that reach only their own machine; no address at all is not one of them.
+_ONLY_HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - an address to recognise
 
 
 def judge(context: Context) -> Iterator[Judgement]:
@@ -19,6 +23,8 @@ def judge(context: Context) -> Iterator[Judgement]:
         yield from _node_rank(launch)
         yield from _address(launch)
         yield from _port(launch)
+        yield from _random_meeting(launch)
+        yield from _ray_port(context, launch)
     yield from _apart(context)
 
 
@@ -139,9 +145,9 @@ def _address(launch: Launch) -> Iterator[Judgement]:
         hosts = [given]  # no launcher between: init_process_group itself reads the variable
     for host in hosts:
         first = launch.node_rank is not None and launch.node_rank.text == "0"
-        if host.known and host.text in _LOCAL and first:
+        if host.known and host.text in _ONLY_HERE and first:
             continue  # node 0 listens on every address; the others are given a real one
-        if host.known and host.text in _LOCAL:
+        if host.known and host.text in _ONLY_HERE:
             # a cluster that sets the number of nodes may set PET_MASTER_ADDR, too
             nodes = launch.settings.get("nodes")
             outside = host.default and nodes is not None and not nodes.known
@@ -252,6 +258,58 @@ def _port(launch: Launch) -> Iterator[Judgement]:
             ),
             places(port.value, launch.settings.get("nodes"), launch.place),
             "MASTER_PORT=29500",
+            ("rendezvous-environment",),
+        )
+
+
+def _random_meeting(launch: Launch) -> Iterator[Judgement]:
+    """A rendezvous whose name every node draws for itself."""
+    name = launch.settings.get("rdzv_id")
+    if launch.software != "axolotl" or name is None or launch.nodes is None or launch.nodes < 2:
+        return
+    yield Judgement(
+        "rdzv_id",
+        {launch.label: "not set"},
+        "conflict",
+        say(
+            "without --rdzv_id axolotl draws one on each node, and nodes with different ones never "
+            "meet at the endpoint"
+        ),
+        places(launch.flag("rdzv_endpoint"), launch.place),
+        "--rdzv_id JOB",
+        ("rendezvous-environment",),
+    )
+
+
+def _ray_port(context: Context, launch: Launch) -> Iterator[Judgement]:
+    """A port of Ray that is asked and that no head of the plan listens on."""
+    for asked in launch.ports:
+        if asked.listens or asked.purpose not in ("ray", "dashboard") or not asked.value.known:
+            continue
+        if launch.software != "ray" and not (asked.host and asked.host.text in LOCAL):
+            continue  # a submission to another machine's Ray
+        heads = [
+            (la, p)
+            for la in context.launches
+            for p in la.ports
+            if la.software == "ray" and p.listens and p.purpose == asked.purpose
+            if la is not launch and together(la, launch)
+        ]
+        if not heads or any(p.value.same_as(asked.value) is not False for _, p in heads):
+            continue
+        head, port = heads[0]
+        yield Judgement(
+            f"{asked.purpose} port",
+            {launch.label: show(asked.value), head.label: show(port.value)},
+            "conflict",
+            say(
+                "{program} connects to port {port}, but the server listens on {listening}",
+                program=launch.label,
+                port=asked.value.text,
+                listening=show(port.value),
+            ),
+            places(asked.value, port.value, launch.place, head.place),
+            None,
             ("rendezvous-environment",),
         )
 
