@@ -110,12 +110,11 @@ def run_script(
                 tell("step", last)
             code = process.poll()
             spent = time.monotonic() - begun
-            reached = until.step is not None and steps.step >= until.step
-            # in the midst of a hang the time may pass as well: it counts with the next progress
-            late = until.seconds is not None and steps.since - begun >= until.seconds
-            reached = reached or late
-            reached = reached or (
-                pattern is not None and any(pattern.search(line[:4096]) for line in lines)
+            reached = (
+                (until.step is not None and steps.step >= until.step)
+                # in the midst of a hang the time may pass as well: it counts with the next progress
+                or (until.seconds is not None and steps.since - begun >= until.seconds)
+                or _fits(pattern, lines)
             )
             if code == 0 and until != Until() and not reached and time.monotonic() >= look:
                 # programs in the background go on after the script's own end
@@ -128,9 +127,7 @@ def run_script(
                 said = False
                 for more in (*log.drain(), *outputs.drain()):
                     steps.look(more)
-                    said = said or (
-                        pattern is not None and any(pattern.search(line[:4096]) for line in more)
-                    )
+                    said = said or _fits(pattern, more)
                 wanted = until.step is not None and steps.step < until.step
                 missing = (pattern is not None and not (said or reached)) or wanted
                 outcome = "finished" if reached or (code == 0 and not missing) else "failed"
@@ -190,6 +187,11 @@ def run_script(
     )
     (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
     return run
+
+
+def _fits(pattern: re.Pattern[str] | None, lines: Sequence[str]) -> bool:
+    """Whether one of these lines is that for which a run is to be waited."""
+    return pattern is not None and any(pattern.search(line[:4096]) for line in lines)
 
 
 def _wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
