@@ -56,6 +56,8 @@ _WRAPPED = re.compile(r"Capture (?:piecewise )?cuda graph failed: ", re.IGNORECA
 
 #: Directories of installed packages: frames outside of them are the user's own.
 _INSTALLED = re.compile(r"(?:site|dist)-packages/|/lib/python3|<frozen|^<")
+#: How a reader names what argparse says before it exits with code 2.
+_REFUSED = "argparse.ArgumentError"
 
 
 def examine(job: Job) -> Iterable[Finding]:
@@ -199,19 +201,19 @@ def _first_of_all(job: Job, first: PythonException) -> list[Evidence]:
 
 
 def _ended(job: Job, after: Aftermath) -> list[Evidence]:
-    """That its process ended as Python ends after an uncaught exception: exit code 1."""
+    """That its process ended as Python ends after it: exit code 1, argparse's is 2."""
+    refused = any(one.type == _REFUSED for one in job.all(PythonException))
     for end in job.all(ProcessEnd):
-        if end.exit_code != 1:
+        if end.exit_code != (2 if refused else 1):
             continue
         if after.ranks and end.rank is not None and end.rank not in after.ranks:
             continue
-        return [
-            evidence(
-                say("a process ended with exit code 1, as Python does after an exception"),
-                FAIR,
-                end,
-            )
-        ]
+        text = (
+            say("a process ended with exit code 2, as argparse does")
+            if refused
+            else say("a process ended with exit code 1, as Python does after an exception")
+        )
+        return [evidence(text, FAIR, end)]
     return []
 
 
@@ -244,6 +246,8 @@ def _headline(fact: PythonException) -> str:
 
 
 def _summary(fact: PythonException, after: Aftermath) -> Text:
+    if fact.type == _REFUSED:
+        return say("A program refused its arguments: {message}.", message=_headline(fact)[:160])
     if after.ranks and after.waiting:
         return say(
             "{who} raised {type} ({message}) and left; {others} only waited for it.",
@@ -270,6 +274,16 @@ def _fixes(fact: PythonException, after: Aftermath, frame: Frame | None) -> list
     place = f"{frame.file}:{frame.line or '?'}" if frame is not None else ""
     if full := _memory_fixes(fact):
         return full
+    if fact.type == _REFUSED:
+        return [
+            Fix(
+                say(
+                    "write the command as this version of the program wants it: its --help lists "
+                    "the arguments; a switch has no value, and a launcher's own options stand "
+                    "before the program's name"
+                )
+            )
+        ]
     fixes = [
         Fix(
             say("remove the exception's cause at {place}: {type}", place=place, type=fact.type)
@@ -339,6 +353,11 @@ def _next_step(fact: PythonException, after: Aftermath, frame: Frame | None) -> 
         return say(
             "run nvidia-smi on that node just before the start: its list of processes and the "
             "memory in use tell whether the device was empty"
+        )
+    if fact.type == _REFUSED:
+        return say(
+            "see the usage that the program printed above that line; what the script hands on is "
+            "shown by unstall check"
         )
     if frame is None:
         return say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unstall.reading.line import Reader
+from unstall.reading.writers.arguments import RefusedArguments
 from unstall.reading.writers.c10d import C10dReader
 from unstall.reading.writers.cuda import CudaReader
 from unstall.reading.writers.dataloader import LoaderDeaths
@@ -51,6 +52,7 @@ READERS: tuple[type[Reader], ...] = (
     ElasticReports,
     ElasticSentences,
     Tracebacks,
+    RefusedArguments,
     ProcessEnds,
     ShellNotices,
     ProcessLists,
