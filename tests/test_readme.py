@@ -14,7 +14,7 @@ from unstall.experiments.choose import scenario_named
 from unstall.experiments.outcome import Run
 from unstall.experiments.trials import Tally, conclude
 from unstall.model.text import say
-from unstall.reports.experiment_terminal import comparison
+from unstall.reports.comparison_terminal import comparison
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -310,14 +310,15 @@ def _report(
     folder: Path,
     out: TextIO,
 ) -> None:
-    from unstall.reports import experiment_json, experiment_terminal
+    from unstall.reports.comparison_terminal import comparisons
+    from unstall.reports.experiment_json import comparison_json
 
     _, difference, found = results[-1]
     tried = [
         {"change": one.label.render(request.language), "answer": result.answer}
         for one, _, result in results
     ]
-    text = experiment_json.comparison_json(
+    text = comparison_json(
         found,
         request.script.name,
         request.language,
@@ -332,12 +333,7 @@ def _report(
     from rich.console import Console
 
     console = Console(highlight=False, file=out)
-    for number, (_, _, one) in enumerate(results):
-        if number:
-            console.print()
-        experiment_terminal.comparison(one, console, request.language)
-    page = experiment_terminal.Page(console, request.language)
-    page.whole(say("evidence"), str(folder))
+    page = comparisons([one for _, _, one in results], folder, console, request.language)
     if found.answer == "confirmed":
         console.print()
         page.line(say("The change that works, as a patch of the launch script:"))

@@ -217,11 +217,12 @@ def _report(
     folder: Path,
     out: TextIO,
 ) -> None:
-    from unstall.reports import experiment_json, experiment_terminal
+    from unstall.reports.comparison_terminal import comparisons
+    from unstall.reports.experiment_json import comparison_json
 
     change, found = results[-1]
     tried = [{"change": one.name, "answer": result.answer} for one, result in results]
-    text = experiment_json.comparison_json(
+    text = comparison_json(
         found,
         scenario.name,
         request.language,
@@ -236,9 +237,4 @@ def _report(
     from rich.console import Console
 
     console = Console(highlight=False, file=out)
-    for number, (_, one) in enumerate(results):
-        if number:
-            console.print()
-        experiment_terminal.comparison(one, console, request.language)
-    page = experiment_terminal.Page(console, request.language)
-    page.whole(say("evidence"), str(folder))
+    comparisons([one for _, one in results], folder, console, request.language)

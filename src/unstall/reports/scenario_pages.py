@@ -14,8 +14,8 @@ from unstall.experiments.not_here import WHY
 from unstall.experiments.scenario import Scenario
 from unstall.experiments.sizes import bounds, plain
 from unstall.model.text import Text, say, verbatim
-from unstall.reports.experiment_terminal import Page
 from unstall.reports.explain import FAMILIES
+from unstall.reports.page import Page
 
 
 def _family(scenario: Scenario) -> str:
@@ -167,6 +167,3 @@ def _variants(scenario: Scenario, more: str) -> list[str]:
         control = scenario.controls[0].name
         found.append(f"unstall reproduce {scenario.name} --control {control}{more}")
     return found
-
-
-__all__ = ["about", "listing"]
