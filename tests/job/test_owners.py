@@ -6,7 +6,7 @@ from tests.making import place
 from unstall.job.owners import implied_programs
 from unstall.model.facts import Identity
 from unstall.model.plan import Plan
-from unstall.programs.speakers import by_path
+from unstall.programs.speakers import by_path, rank_in_name
 
 
 def shown(*told: tuple[str, str | None]) -> list[tuple[str, str]]:
@@ -40,3 +40,17 @@ def test_rollout_code_of_ms_swifts_trainer_is_the_trainers() -> None:
         sign = by_path(path)
         assert sign is not None
         assert sign.role == role
+
+
+def test_a_workers_name_tells_its_rank_where_it_counts_all() -> None:
+    """Engines (vLLM, SGLang) name each kind of parallelism whose size is more than one."""
+    for name, rank in (
+        ("Worker_TP3", 3),
+        ("VllmWorker-1", 1),
+        ("TP2", 2),
+        ("Worker_PP1_TP0", None),
+        ("DP1 TP0", None),
+        ("EngineCore_DP0", None),
+        (None, None),
+    ):
+        assert rank_in_name(name) == rank

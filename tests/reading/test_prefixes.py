@@ -220,3 +220,24 @@ def test_any_line_is_cut_only_at_its_front(line: str) -> None:
 def test_any_object_is_survived(value: dict[str, Any]) -> None:
     value = {"log": "x", "time": 1, **value}
     assert isinstance(told(json.dumps(value))[0], str)
+
+
+def test_what_a_terminal_shows_of_a_key_comes_off() -> None:
+    cut = PLAIN.strip
+    stripped = cut("^C(TaskRunner pid=9) KeyboardInterrupt")
+    assert (stripped.text, stripped.fields) == (
+        "KeyboardInterrupt",
+        {"name": "TaskRunner", "pid": 9},
+    )
+    assert cut("^C").text == "^C"
+    assert cut("^ here").text == "^ here"
+
+
+def test_names_of_joined_outputs_come_off_where_they_are_known() -> None:
+    joined = Prefixes(Profile(labels=frozenset({"node1"}), labelled="["))
+    cut = joined.strip
+    stripped = cut("[node1] [rank3]: KeyError: 'x'")
+    assert (stripped.text, stripped.fields) == ("KeyError: 'x'", {"container": "node1", "rank": 3})
+    assert cut("[node2] [rank3]: bye").fields == {"container": "node2", "rank": 3}
+    assert cut("[INFO] x").text == "[INFO] x"
+    assert cut("[node2] step").text == "[node2] step"

@@ -27,8 +27,10 @@ from unstall.causes.reasons import (
 )
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
+    DriverEvent,
     EngineNotice,
     Fact,
+    MemoryKill,
     Moment,
     NcclError,
     PeerLost,
@@ -262,7 +264,20 @@ def _in_time(
     began = blocked.stall.began
     if fact.moment is not None and began is not None:
         late = began.seconds_since(fact.moment)
-        if -SLACK <= late <= CAUSED:
+        hours = _other_clock(fact, late)
+        if hours:
+            support.append(
+                evidence(
+                    say(
+                        "the node's own clock seems to be {hours} h from the log's (a container "
+                        "counts in UTC): corrected for that, the wait of the others began then",
+                        hours=f"{hours:+d}",
+                    ),
+                    FAIR,
+                    fact,
+                )
+            )
+        elif -SLACK <= late <= CAUSED:
             support.append(
                 evidence(
                     say(
@@ -287,9 +302,22 @@ def _in_time(
             )
         return
     if job.chronology.before(blocked.stall.first, fact) is True and not dead:
-        against.append(evidence(say("it stands after the time-outs"), STRONG, blocked.stall.first))
+        # a node's kernel and its scheduler are asked afterwards: their lines are pasted below
+        weight = WEAK if isinstance(fact, (MemoryKill, DriverEvent)) else STRONG
+        against.append(evidence(say("it stands after the time-outs"), weight, blocked.stall.first))
     elif job.chronology.before(fact, blocked.stall.first) is True:
         support.append(evidence(say("it stands before the time-outs of the others"), WEAK, fact))
+
+
+def _other_clock(fact: Fact, late: float) -> int:
+    """By how many hours the clock of a kernel's line is ahead of a log's, if that explains all.
+
+    ``dmesg -T`` and Kubernetes' nodes tell local time, most containers UTC.
+    """
+    if not isinstance(fact, (MemoryKill, DriverEvent)) or -SLACK <= late <= CAUSED:
+        return 0
+    fitting = (h for h in range(-14, 15) if -SLACK <= late + h * 3600 <= CAUSED)
+    return next(fitting, 0)
 
 
 def _by_exit(job: Job, support: list[Evidence]) -> tuple[int, ...]:

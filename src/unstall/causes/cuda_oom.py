@@ -38,6 +38,8 @@ from unstall.model.text import Text, say
 CONTEXT = 900.0
 #: A share of the device from which on another process is a program, not a context.
 FOREIGN = 0.15
+#: PyTorch's words for a size beyond reason: a length received from a peer that was never sent.
+_NO_SIZE = re.compile(r"more than 1EB memory")
 #: NCCL's words for a failed allocation on the device (``src/include/alloc.h``).
 REFUSED = re.compile(r"Failed to CUDA (?:calloc|malloc)(?! host)")
 
@@ -63,6 +65,9 @@ def examine(job: Job) -> Iterable[Finding]:
     contexts = _contexts(detail)
     if detail is not None:
         support.extend(_shares(detail, against, contexts))
+    if _NO_SIZE.search(first.quote):
+        text = say("no device has so much: the size that was asked for was garbage, not a need")
+        against.append(evidence(text, STRONG + FAIR, first, source="c10/cuda: kMaxSize"))
     for judgement in judged(job, "device-overlap", "conflict")[:1]:
         against.append(
             evidence(
@@ -204,6 +209,21 @@ def _contexts(detail: CudaOutOfMemory | None) -> tuple[tuple[int | None, float],
     return small if len(small) >= 2 else ()
 
 
+def foreign(detail: CudaOutOfMemory) -> list[tuple[int | None, float]]:
+    """Other programs on the device: process ids and MiB."""
+    # torch lists the process itself among them where ids differ: the least that fits its figure
+    found = [one for one in detail.others if one[1] > CONTEXT]
+    if detail.mine is not None:
+        return found
+    if detail.allocated is not None:
+        own = [one for one in found if one[1] >= detail.allocated]
+        if own:
+            found.remove(min(own, key=lambda one: one[1]))
+    elif found:
+        found.remove(max(found, key=lambda one: one[1]))
+    return found
+
+
 def _shares(
     detail: CudaOutOfMemory,
     against: list[Evidence],
@@ -227,15 +247,7 @@ def _shares(
         )
     if total is None or total <= 0:
         return found
-    # torch lists the process itself among them from 2.1 on: the largest that fits its own figure
-    foreign = [size for _, size in detail.others if size > CONTEXT]
-    if detail.allocated is not None:
-        own = [size for size in foreign if size >= detail.allocated]
-        if own:
-            foreign.remove(min(own))
-    elif foreign:
-        foreign.remove(max(foreign))
-    other = sum(foreign)
+    other = sum(size for _, size in foreign(detail))
     if other / total >= FOREIGN:
         against.append(
             evidence(

@@ -20,6 +20,7 @@ from unstall.model.facts import (
 )
 from unstall.model.findings import Evidence
 from unstall.model.text import say
+from unstall.programs.speakers import rank_in_name
 
 #: So many training steps, or statistics of a working engine, after an error show that it was
 #: caught: one more may have been under way on another rank.
@@ -119,6 +120,8 @@ def rank_told(job: Job, fact: Fact) -> int | None:
     if known is None and isinstance(fact, (CudaError, WatchdogError)):
         # before PyTorch 2.2 only "[Rank 1]" tells it: the default group's ranks are global
         known = fact.group.rank if fact.group.pg_id in (None, 0) else None
+    if known is None:
+        known = rank_in_name(fact.speaker.name)
     if known is not None or fact.speaker.pid is None:
         return known
     return rank_of_pid(job, fact.speaker.pid)

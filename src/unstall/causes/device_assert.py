@@ -20,7 +20,14 @@ from unstall.causes.base import (
 from unstall.causes.deaths import echo_evidence, ranks_told
 from unstall.causes.reasons import worked_before
 from unstall.job import Job
-from unstall.model.facts import CudaError, DeviceAssert, Fact, PythonException, WarningLine
+from unstall.model.facts import (
+    CudaError,
+    DeviceAssert,
+    Fact,
+    PythonException,
+    TrainingStep,
+    WarningLine,
+)
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix
 from unstall.model.text import Text, say
 
@@ -75,7 +82,7 @@ def examine(job: Job) -> Iterable[Finding]:
                     error,
                 )
             )
-    too_long = _too_long(job)
+    too_long = _too_long(job, first)
     if too_long is not None:
         support.append(
             evidence(
@@ -127,12 +134,20 @@ def examine(job: Job) -> Iterable[Finding]:
     )
 
 
-def _too_long(job: Job) -> WarningLine | None:
+def _too_long(job: Job, first: Fact) -> WarningLine | None:
+    """The warning of a sequence beyond the model's positions, if no step was done after it.
+
+    Data is often tokenized whole and cut afterwards, with the same warning.
+    """
+    before = job.chronology.before
+    steps = [step for step in job.all(TrainingStep) if before(step, first) is True]
     return next(
         (
             w
             for w in job.all(WarningLine)
-            if w.topic == "sequence-too-long" and {"length", "maximum"} <= set(w.values)
+            if w.topic == "sequence-too-long"
+            and {"length", "maximum"} <= set(w.values)
+            and not any(before(w, step) is True for step in steps[-1:])
         ),
         None,
     )

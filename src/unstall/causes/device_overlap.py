@@ -16,6 +16,8 @@ from unstall.causes.base import (
     origin_of,
     ranks_text,
 )
+from unstall.causes.cuda_oom import foreign
+from unstall.causes.deaths import rank_told
 from unstall.causes.reasons import from_settings, judged, went_on
 from unstall.job import Job
 from unstall.model.facts import (
@@ -50,6 +52,9 @@ def examine(job: Job) -> Iterable[Finding]:
         or _refused(job, conflicts)
         or (_crowded(job, conflicts) if conflicts else None)
     )
+    if found is None and (taken := _taken(job)) is not None:
+        yield taken
+        return
     if found is None:
         return
     fact, support, ranks, summary = found
@@ -254,6 +259,49 @@ def _crowded(job: Job, conflicts: Sequence[Judgement]) -> _Found | None:
                 say("Two programs of the script were put on the same GPU."),
             )
     del conflicts
+    return None
+
+
+def _taken(job: Job) -> Finding | None:
+    """A process that no script names holds more of the device than the one that ran out."""
+    for short in job.all(CudaOutOfMemory):
+        held = max(foreign(short), key=lambda one: one[1], default=None)
+        least = max(_PROGRAM, (short.total or 0.0) / 4, short.allocated or 0.0)
+        if held is None or held[1] < least or went_on(job, short) is not None:
+            continue
+        rank = rank_told(job, short)
+        place = {"pid": held[0] or 0, "size": round(held[1] / 1024, 1)}
+        return Finding(
+            cause="device-overlap",
+            summary=say(
+                "The GPU was full because process {pid} holds {size} GiB of it: another program, a "
+                "second rank, or what an earlier run left.",
+                **place,
+            ),
+            support=(
+                evidence(
+                    say("process {pid} holds {size} GiB of the device", **place),
+                    STRONG + FAIR,
+                    short,
+                ),
+            ),
+            fixes=(
+                Fix(
+                    say(
+                        "see whose process {pid} is (nvidia-smi, ps -fp {pid}): end it if it is "
+                        "left from an earlier run, else use another device (CUDA_VISIBLE_DEVICES)",
+                        pid=held[0] or 0,
+                    )
+                ),
+            ),
+            next_step=say("nvidia-smi before the start: a device in use is not this job's"),
+            origin=origin_of(
+                job.owner(short) or job.trainer, () if rank is None else (rank,), role="launcher"
+            ),
+            started_at=job.chronology.with_year(short.moment),
+            excerpts=(excerpt(short, "origin"),),
+            ceiling=0.7,
+        )
     return None
 
 

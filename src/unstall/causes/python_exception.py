@@ -19,7 +19,7 @@ from unstall.causes.base import (
 from unstall.causes.deaths import apart, echo_evidence, ranks_told, survived_evidence
 from unstall.causes.reasons import judged
 from unstall.job import Job
-from unstall.job.deaths import is_device, is_messenger, of_one_request
+from unstall.job.deaths import is_device, is_messenger, of_one_request, tried_again
 from unstall.model.facts import Frame, Phase, ProcessEnd, PythonException, SignalSent
 from unstall.model.findings import Evidence, Exonerated, Finding, Fix
 from unstall.model.text import Text, say
@@ -28,6 +28,8 @@ from unstall.model.text import Text, say
 #: connection, a library that does not load, a refused resource, a device that others use.
 ELSEWHERE = re.compile(
     r"[Tt]imed? ?out|Timeout|Connect(?:ion)?Error|Connection refused|Max retries exceeded"
+    # what was tried again and again, the last word does not tell
+    r"|(?:after|exceeded) (?:the )?(?:\d{1,6}|max\w{0,4}|all|several) (?:re)?(?:tries|try|attempts)"
     r"|undefined symbol|cannot open shared object|GLIBC|DLL load failed|[Vv]ersion mismatch"
     r"|[Cc]annot allocate memory|MemoryError|shared memory|Too many open files|ancdata"
     r"|No CUDA GPUs are available|invalid device ordinal|[Dd]uplicate GPU"
@@ -78,7 +80,7 @@ def _ordered(job: Job, found: Sequence[PythonException]) -> list[PythonException
 
 def _own(job: Job, fact: PythonException) -> bool:
     """Whether an exception can be a failure of its own: no messenger, no device error, no wrap."""
-    if is_messenger(fact) or is_device(fact) or of_one_request(fact):
+    if is_messenger(fact) or is_device(fact) or of_one_request(fact) or tried_again(fact):
         return False
     if not fact.notes:
         return True

@@ -60,6 +60,7 @@ from unstall.model.facts import (
 from unstall.model.findings import Evidence, Finding, Fix, Origin
 from unstall.model.plan import Judgement
 from unstall.model.text import Text, say
+from unstall.programs.speakers import rank_in_name
 
 #: What shows that something failed, even if nothing says what.
 FAILURES: tuple[type[Fact], ...] = (
@@ -125,12 +126,19 @@ def _told_of(job: Job, fact: Fact) -> Origin | None:
     ranks: tuple[int, ...] = ()
     if isinstance(fact, BarrierFailure) and len(fact.absent) <= 2:
         ranks = fact.absent
+    elif isinstance(fact, EngineNotice) and fact.kind == "worker-died":
+        told = rank_in_name(_WORKER.sub("", fact.detail).partition(" ")[0])
+        ranks = (told,) if told is not None else ()
     elif isinstance(fact, (ProcessEnd, FatalSignal)) and (rank := rank_told(job, fact)) is not None:
         ranks = (rank,)
     elif isinstance(fact, ProcessEnd) and fact.rank is not None:
         ranks = (fact.rank,)
     owner = job.owner(fact)
     return origin_of(owner, ranks) if owner is not None or ranks else None
+
+
+#: What stands before a worker's name in vLLM's notice of its end.
+_WORKER = re.compile(r"^Worker(?: proc)? ")
 
 
 def _words(fact: Fact) -> str:
@@ -196,9 +204,19 @@ def _passed_on(fact: Fact) -> int:
         return 3 if is_messenger(fact) else 1 if told else 0
     if isinstance(fact, (PeerLost, ProcessTakenDown)):
         return 1
+    if isinstance(fact, (NcclError, WatchdogError)) and _of_a_peer(fact):
+        return 1
     if isinstance(fact, ProcessEnd) and fact.reporter == "mpi":
         return 1  # why a rank called MPI_Abort, it has said before
-    return 1 if isinstance(fact, ProcessEnd) and fact.exit_code == -15 else 0
+    # a process that aborts has said why before: its watchdog did
+    return 1 if isinstance(fact, ProcessEnd) and fact.exit_code in (-15, -6) else 0
+
+
+def _of_a_peer(fact: NcclError | WatchdogError) -> bool:
+    """Whether it tells no more than that another process was gone."""
+    if isinstance(fact, NcclError):
+        return fact.result == "ncclRemoteError"
+    return "remote process exited" in fact.error or "ncclRemoteError" in fact.error
 
 
 # --- processes that are stopped ----------------------------------------------------------------

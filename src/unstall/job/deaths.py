@@ -38,7 +38,7 @@ MESSENGERS = re.compile(
     r"|Connection was likely closed|Timed out waiting \d+ ?ms for (recv|send)"
     r"|wait timeout after|Socket Timeout|Engine core (initialization failed|proc)"
     r"|Background loop has errored|died unexpectedly|ConnectionResetError|ServerDisconnected"
-    r"|RPC server|MQLLMEngine|worker died|scheduler died|CancelledError"
+    r"|RPC server|MQLLMEngine|Executor failed|worker died|scheduler died|CancelledError"
     r"|Engine loop (?:has died|is (?:dead|not running))|Task finished unexpectedly"
     r"|RPC call to \w{1,60} timed out|RayChannelTimeoutError"
     r"|[Ss]ee (?:the )?(?:stack trace|root cause)(?: \(?above\)?)?(?: for (?:the )?root cause)?"
@@ -111,6 +111,18 @@ def of_one_request(exception: PythonException) -> bool:
     )
 
 
+#: A line that says of an error that what failed is tried once more.
+_AGAIN = re.compile(
+    r"\b(?:retry(?:ing)?|try(?:ing)? again|will retry|retries left)\b|重试"
+    r"|[Aa]ttempt \d{1,6} ?(?:/|of)"
+)
+
+
+def tried_again(exception: PythonException) -> bool:
+    """Whether a line without a traceback names an error only to say that it is tried again."""
+    return not exception.frames and bool(_AGAIN.search(exception.message[:2000]))
+
+
 def is_device(exception: PythonException) -> bool:
     """Whether an exception is the Python side of a device, NCCL, port or limit error."""
     return bool(DEVICE.search(f"{exception.type}: {exception.message}"[:4000]))
@@ -120,7 +132,7 @@ def death_of(fact: Fact) -> Death | None:
     """The death that a fact tells, if it tells one."""
     rank = fact.speaker.rank
     if isinstance(fact, PythonException):
-        if is_messenger(fact) or is_device(fact) or of_one_request(fact):
+        if is_messenger(fact) or is_device(fact) or of_one_request(fact) or tried_again(fact):
             return None
         return Death("exception", fact, rank)
     if isinstance(fact, (CudaError, DeviceAssert, CudaOutOfMemory)):

@@ -139,6 +139,18 @@ MENTIONS: tuple[Sign, ...] = (
 TRAINING = "training"
 
 
+#: Names that end in a process's rank in its engine. They name each kind of parallelism whose size
+#: is more than one, so that one alone counts all ranks (vLLM 0.8 to 0.11 ``multiproc_executor.py``,
+#: SGLang 0.4 to 0.5 ``configure_scheduler``).
+_NUMBERED = re.compile(r"(?:Worker_(?:TP|PP|DP)|VllmWorker[- ](?:TP)?|TP)(\d{1,5})$", re.ASCII)
+
+
+def rank_in_name(name: str | None) -> int | None:
+    """The rank in its own engine that a worker's name tells, where it tells one."""
+    found = _NUMBERED.match(name) if name else None
+    return int(found[1]) if found is not None else None
+
+
 def by_name(name: str | None) -> Sign | None:
     """The software that a process or actor name belongs to."""
     if not name:

@@ -118,6 +118,7 @@ class Prefixes:
             "[": self._bracket,
             "{": self._object,
             ">": self._quote,
+            "^": self._echo,
             " ": self._blank,
             **dict.fromkeys("0123456789", self._digit),
         }
@@ -241,6 +242,10 @@ class Prefixes:
                 self._fields["numbered"] = True  # once: what follows may be a number too
                 return text[found.end() :]
         return None
+
+    def _echo(self, text: str) -> str | None:
+        """What a terminal shows of a key: ``^C`` before the next line that a program writes."""
+        return text[2:] if text[1:2] in ("C", "\\", "Z") and len(text) > 2 else None
 
     def _quote(self, text: str) -> str | None:
         if text.startswith(">>"):

@@ -335,3 +335,18 @@ def test_a_heading_far_above_is_no_heading() -> None:
     (near,) = stacks("##### rank 4\n\n" + dump)
     (far,) = stacks("##### rank 4\n" + "step\n" * 7 + dump)
     assert (near.speaker.rank, far.speaker.rank) == (4, None)
+
+
+def test_a_persons_line_above_a_dump_names_the_rank() -> None:
+    for above in (
+        "rank 2:",
+        "**Rank 2**",
+        "py-spy of rank 2",
+        "rank 2 的堆栈：",
+        "rank 2 (pid 77)",
+    ):
+        text = f'{above}\n```\nProcess 77: python t.py\n\nThread 77 (active): "M"\n    f (t.py:1)\n'
+        assert [one.speaker.rank for one in stacks(text)] == [2], above
+    for above in ("ranks 1-3:", "rank 2 ok", "the local rank 2 hangs here"):
+        text = f'{above}\nProcess 77: python t.py\n\nThread 77 (active): "M"\n    f (t.py:1)\n'
+        assert [one.speaker.rank for one in stacks(text)] == [None], above

@@ -39,7 +39,9 @@ class CudaOutOfMemory(Fact, frozen=True, kw_only=True):
     """Device memory ran out. Sizes in MiB.
 
     Attributes:
-        others: memory of other processes on that device: ``(pid or None, MiB)``.
+        others: memory of processes on that device: ``(pid or None, MiB)``; in a container, where
+            process ids differ, the process itself can be among them.
+        mine: memory of the process itself, where it is told as its own.
     """
 
     device: int | None = None
@@ -48,6 +50,7 @@ class CudaOutOfMemory(Fact, frozen=True, kw_only=True):
     free: float | None = None
     allocated: float | None = None
     others: tuple[tuple[int | None, float], ...] = ()
+    mine: float | None = None
 
 
 class DriverEvent(Fact, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 Dumps are gathered by loops such as ``for pid in …; do echo "##### $pid"; py-spy dump --pid $pid``,
 by SGLang's watchdog (``Pyspy dump for PID 7 (py-spy dump --native --pid 7):``, sglang
-``srt/utils/watchdog.py``) and by the pages of ``torch.distributed.debug`` (torch 2.13,
-``_frontend.py``: ``<h2>Rank 0: http://host:port/handler/…</h2>``; in its files
+``srt/utils/watchdog.py``), by people (``rank 0:``, ``py-spy of rank 3``) and by the pages of
+``torch.distributed.debug`` (torch 2.13, ``_frontend.py``: ``<h2>Rank 0: http://host:port/handler/…</h2>``; in its files
 ``=== Rank 0: … ===``).
 """
 
@@ -23,6 +23,8 @@ MARKS = (
     "py-spy dump",
     "pystack remote",
     "/handler/",
+    "rank ",
+    "Rank ",
 )
 
 _RANK = re.compile(r"\brank[ _=:#-]{0,3}(\d{1,7})\b", re.IGNORECASE)
@@ -31,6 +33,15 @@ _FIRST_NUMBER = re.compile(r"(\d{2,10})(?=\s|$)")
 _HOST = re.compile(r"https?://([^\s:/?#\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?/handler/")
 _HOSTNAME = re.compile(r"\b(?:host|node|hostname)[ _=:]{1,2}([\w.-]{1,253})", re.IGNORECASE)
 _TAG = re.compile(r"</?(?:pre|h2|h3|p|code)(?: [^<>]{0,80})?>")
+#: A person's line above a dump: one rank, and words that name nothing but the dump.
+_ALONE = re.compile(
+    r"[\W_]{0,4}(?:(?:py-?spy|gdb|pystack|stacks?|stack ?trace|traces?|backtraces?|dumps?|bt|output"
+    r"|of|from|on|for|the|main|thread|global|process|进程|堆栈|栈) {0,2}){0,6}rank ?(\d{1,6})"
+    r"(?:'s)?(?: {0,2}(?:py-?spy|gdb|stacks?|stack ?trace|traces?|backtraces?|dumps?|bt|output|main"
+    r"|thread|process|的|进程|堆栈|栈"
+    r"|\((?:pid[ =:]{0,2})?\d{1,10}\)|,? ?pid[ =:]{0,2}\d{1,10})){0,4}"
+    r"[\W_]{0,4}", re.IGNORECASE
+)  # fmt: skip
 _TOOLS = ("Pyspy dump for PID", "py-spy dump", "pystack remote")
 
 
@@ -60,6 +71,9 @@ def heading(text: str) -> Heading | None:
         len(stripped) > 3 and stripped[:2] in ("##", "==", "**", "--") and stripped[2] in "#=*- "
     )
     tool = any(words in stripped for words in _TOOLS)
+    if len(stripped) <= 64 and (alone := _ALONE.fullmatch(stripped)) is not None:
+        process = _PID.search(stripped)
+        return Heading(rank=int(alone[1]), pid=int(process[1]) if process else None)
     debug_page = stripped.startswith("Rank ") and "/handler/" in stripped
     if not (ruled or tool or page or debug_page):
         return None

@@ -23,6 +23,7 @@ _FREE_OLD = re.compile(rf"{_AMOUNT} free", re.ASCII)
 _ALLOCATED = re.compile(rf"Of the allocated memory {_AMOUNT}", re.ASCII)
 _ALLOCATED_OLD = re.compile(rf"{_AMOUNT} already allocated", re.ASCII)
 _OTHERS = re.compile(rf"Process (\d{{1,10}}) has {_AMOUNT}", re.ASCII)
+_MINE = re.compile(rf"this process has {_AMOUNT}", re.ASCII)
 _UNITS = {
     "bytes": 1 / 1024 / 1024,
     "KiB": 1 / 1024,
@@ -45,6 +46,7 @@ def out_of_memory(text: str, base: dict[str, Any]) -> CudaOutOfMemory:
         total=_mib(_TOTAL, text) if _TOTAL.search(text) else _mib(_TOTAL_OLD, text),
         free=_mib(_FREE, text) if _FREE.search(text) else _mib(_FREE_OLD, text),
         allocated=_mib(_ALLOCATED, text) if _ALLOCATED.search(text) else _mib(_ALLOCATED_OLD, text),
+        mine=_mib(_MINE, text),
         others=tuple(
             (int(found[1]), round(float(found[2]) * _UNITS[found[3]], 3))
             for _, found in zip(range(64), _OTHERS.finditer(text), strict=False)
