@@ -3,8 +3,8 @@
 Dumps are gathered by loops such as ``for pid in …; do echo "##### $pid"; py-spy dump --pid $pid``,
 by SGLang's watchdog (``Pyspy dump for PID 7 (py-spy dump --native --pid 7):``, sglang
 ``srt/utils/watchdog.py``), by people (``rank 0:``, ``py-spy of rank 3``) and by the pages of
-``torch.distributed.debug`` (torch 2.13, ``_frontend.py``: ``<h2>Rank 0: http://host:port/handler/…</h2>``; in its files
-``=== Rank 0: … ===``).
+``torch.distributed.debug`` (torch 2.13, ``_frontend.py``: ``<h2>Rank 0:
+http://host:port/handler/…</h2>``; in its files ``=== Rank 0: … ===``).
 """
 
 from __future__ import annotations
