@@ -32,6 +32,7 @@ SHARED = frozenset(
         "servers",
         "told",
         "weight_exchange",
+        "weight_stall",
     }
 )
 

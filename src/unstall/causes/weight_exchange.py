@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from unstall.causes.base import FAIR, STRONG, WEAK
-from unstall.job import Blocked, Job
-from unstall.model.facts import Fact, PythonException, Remark
+from unstall.job import Job
+from unstall.model.facts import PythonException, Remark
 from unstall.model.text import Text, say
 
 #: Requests and functions of the exchange. TRL 0.16+ vllm_serve.py and vllm_client.py, ms-swift 3.x
@@ -22,7 +22,6 @@ FUNCTION = re.compile(
     r"|WeightSync|weight_sync|init_custom_process_group|StatelessProcessGroup"
 )
 FILE = re.compile(r"vllm_client|vllm_serve|weight_sync|weight_transfer|broadcast_vllm|stateless")
-_GROUP = re.compile(r"weights?[_-]?(?:update|sync|exchange|transfer)|(?:update|sync)[_-]?weights?")
 #: Port of the exchange in TRL and ms-swift; the i-th server of ms-swift takes the i-th from there.
 GROUP_PORT = 51216
 
@@ -33,20 +32,6 @@ def is_port(job: Job, port: int | None) -> bool:
     if ports:
         return any(p.value.text == str(port) for p in ports)
     return port is not None and GROUP_PORT <= port < GROUP_PORT + 8
-
-
-def of_group(blocked: Blocked) -> list[tuple[Fact, Text, float, str]]:
-    """That a time-out stands in a group with the name of an exchange of weights.
-
-    SGLang's default is ``weight_update_group`` (``managers/io_struct.py``, 0.5); trainers give the
-    group that they make with an engine like names.
-    """
-    for one in blocked.stall.waiters.values():
-        for name in (one.group.description, one.group.guid):
-            if name is not None and _GROUP.search(name):
-                text = say("the group that waited is the exchange's: {name}", name=name)
-                return [(one, text, STRONG + FAIR, "frames")]
-    return []
 
 
 def meets(exception: PythonException) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from unstall import stacks
 from unstall.causes.base import (
     FAIR,
     STRONG,
@@ -16,7 +15,6 @@ from unstall.causes.base import (
     evidence,
     excerpt,
     origin_of,
-    ranks_text,
 )
 from unstall.causes.reasons import (
     began,
@@ -25,17 +23,15 @@ from unstall.causes.reasons import (
     judged,
     went_on,
 )
-from unstall.causes.weight_exchange import FUNCTION, ROUTE, broken_off, is_port, meets, of_group
+from unstall.causes.weight_exchange import FUNCTION, ROUTE, broken_off, is_port, meets
+from unstall.causes.weight_stall import Sign, of_stacks, of_stall, stalled
 from unstall.job import Blocked, Job
 from unstall.model.facts import (
     EngineNotice,
     Fact,
-    FailedStack,
     HttpExchange,
     NcclError,
     NcclWarning,
-    Phase,
-    ProcessStack,
     PythonException,
     Remark,
     StoreFailure,
@@ -52,16 +48,15 @@ _SAID = re.compile(
     r"|(?:shape|dtype|size) mismatch.{0,80}(?:weight|param)|unexpected (?:key|parameter|weight)"
 )
 _UNKNOWN_ROUTE = (404, 405, 422, 501)
-_GENERATES = re.compile(r"/(?:generate|infer|chat|completions|v1/)")
 
 
 def examine(job: Job) -> Iterable[Finding]:
     """One claim where the exchange itself shows trouble, or where a stall stands in it."""
     signs = [sign for sign in _signs(job) if went_on(job, sign[0]) is None]
-    blocked = _stall_in_exchange(job)
+    blocked = stalled(job)
     if blocked is not None:
-        signs.extend(_of_stall(job, blocked))
-    signs.extend(_of_stacks(job))
+        signs.extend(of_stall(job, blocked))
+    signs.extend(of_stacks(job))
     if not signs:
         return
     first, _, _, kind = max(signs, key=lambda sign: sign[2])
@@ -114,12 +109,11 @@ def examine(job: Job) -> Iterable[Finding]:
     )
 
 
-_Sign = tuple[Fact, Text, float, str]
 _UNSURE = ("ncclSystemError", "ncclUnhandledCudaError", "ncclInternalError")
 
 
-def _signs(job: Job) -> list[_Sign]:
-    found: list[_Sign] = []
+def _signs(job: Job) -> list[Sign]:
+    found: list[Sign] = []
     for exchange in job.all(HttpExchange):
         route = ROUTE.search(exchange.url)
         if route is None:
@@ -216,137 +210,6 @@ def _named(failed: NcclError) -> bool:
     return bool(
         failed.last_error and re.search(r"Duplicate|/dev/shm|ersion|ibv_|NET/IB", failed.last_error)
     )
-
-
-def _stall_in_exchange(job: Job) -> Blocked | None:
-    """A time-out that stands in the exchange: by its own stack, or as the last thing heard."""
-    if named := next((blocked for blocked in job.blocked if of_group(blocked)), None):
-        return named
-    for blocked in job.blocked:
-        ranks = set(blocked.stall.waiters)
-        for stack in job.all(FailedStack):
-            if stack.speaker.rank in ranks and any(
-                FUNCTION.search(function) for function, _, _ in stack.frames
-            ):
-                return blocked
-    lead = job.lead
-    if lead is not None and _exchange_open(job) is not None:
-        return lead
-    return None
-
-
-def _exchange_open(job: Job) -> Fact | None:
-    """The last request or phase of the exchange, if nothing was generated or trained after it."""
-    requests = [e for e in job.all(HttpExchange) if ROUTE.search(e.url)]
-    phases = [p for p in job.all(Phase) if p.kind == "weight-sync"]
-    last = max([*requests, *(p for p in phases if not p.finished)], key=_at, default=None)
-    if last is None:
-        return None
-    later = [
-        *(e for e in job.all(HttpExchange) if e.status == 200 and _GENERATES.search(e.url)),
-        *(p for p in phases if p.finished),
-        *(p for p in job.all(Phase) if p.kind in ("generate", "train", "save", "evaluate")),
-    ]
-    if any(job.chronology.before(last, other) is True for other in later):
-        return None
-    return None if went_on(job, last) is not None else last
-
-
-def _at(fact: Fact) -> tuple[str, int]:
-    return (fact.place.source, fact.place.line)
-
-
-def _of_stall(job: Job, blocked: Blocked) -> list[_Sign]:
-    found: list[_Sign] = of_group(blocked)
-    for stack in job.all(FailedStack):
-        inside = next((f for f, _, _ in stack.frames if FUNCTION.search(f)), None)
-        if inside is not None and stack.speaker.rank in blocked.stall.waiters:
-            found.append(
-                (
-                    stack,
-                    say(
-                        "the collective that timed out was called from {function}, the exchange of "
-                        "weights",
-                        function=inside,
-                    ),
-                    STRONG + FAIR,
-                    "frames",
-                )
-            )
-            break
-    last = _exchange_open(job)
-    if last is not None:
-        found.append(
-            (
-                last,
-                say(
-                    "the last thing heard before the time-out is the exchange of weights: {quote}",
-                    quote=last.quote[:120],
-                ),
-                FAIR + WEAK,
-                "last",
-            )
-        )
-        if blocked.absent and 0 in blocked.absent:
-            found.append(
-                (
-                    blocked.stall.first,
-                    say(
-                        "{ranks} is missing in the trainer's collective: the rank that hands the "
-                        "weights over waits for the server",
-                        ranks=ranks_text((0,)),
-                    ),
-                    FAIR + WEAK,
-                    "rank 0",
-                )
-            )
-    return found
-
-
-def _of_stacks(job: Job) -> list[_Sign]:
-    """Stacks: the trainer waits in the exchange, and no worker of the server is in it."""
-    sending: list[ProcessStack] = []
-    receiving: list[ProcessStack] = []
-    elsewhere: list[ProcessStack] = []
-    for stack in job.all(ProcessStack):
-        main = stacks.main_thread(stack)
-        if main is None:
-            continue
-        wait, who = stacks.wait_of(main), stacks.identify(stack)
-        inside = any(FUNCTION.search(frame.function) for frame in main.frames[:40])
-        if who.role in ("rollout", "inference"):
-            (receiving if inside else elsewhere).append(stack)
-        elif inside or "weight-sync" in wait.keys:
-            sending.append(stack)
-    if sending and elsewhere and not receiving:
-        return [
-            (
-                sending[0],
-                say("the trainer waits in the exchange of weights (stack)"),
-                STRONG,
-                "trainer stack",
-            ),
-            (
-                elsewhere[0],
-                say("no process of the server is in the exchange (stacks): only one side is there"),
-                STRONG,
-                "server stack",
-            ),
-        ]
-    if (
-        receiving
-        and not sending
-        and any(stacks.identify(s).role == "trainer" for s in job.all(ProcessStack))
-    ):
-        return [
-            (
-                receiving[0],
-                say("the server waits in the exchange of weights, and no trainer rank sends"),
-                STRONG + FAIR,
-                "server stack",
-            )
-        ]
-    return []
 
 
 def _against(job: Job, first: Fact, blocked: Blocked | None) -> list[Evidence]:
