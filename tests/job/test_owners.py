@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.making import place
-from unstall.job.owners import implied_programs
+from tests.making import place, timeout
+from unstall.job.owners import Owners, implied_programs
 from unstall.model.facts import Identity
 from unstall.model.plan import Plan
 from unstall.programs.speakers import by_path, rank_in_name
@@ -54,3 +54,14 @@ def test_a_workers_name_tells_its_rank_where_it_counts_all() -> None:
         (None, None),
     ):
         assert rank_in_name(name) == rank
+
+
+def test_a_file_in_which_the_one_engine_does_not_show_itself_is_not_its_own() -> None:
+    """Another program's log lies beside the engine's."""
+    told = [
+        Identity(place=place(1, "a.log"), quote="", software="vllm", role="inference"),
+        Identity(place=place(2, "a.log"), quote="", software="vllm", role="inference"),
+    ]
+    owners = Owners.of(told, implied_programs(told, Plan()))
+    mine, other = timeout(0, 1, 3, source="a.log"), timeout(0, 1, 3, source="b.log")
+    assert (owners.owner(mine) is not None, owners.owner(other)) == (True, None)

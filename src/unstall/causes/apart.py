@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from unstall.causes.activity import RankStack, place_of, rank_stacks, standing
-from unstall.causes.base import WEAK, evidence, excerpt, origin_of, ranks_text
+from unstall.causes.activity import RankStack, Standing, place_of, rank_stacks, standing
+from unstall.causes.base import (
+    FAIR,
+    STRONG,
+    WEAK,
+    evidence,
+    excerpt,
+    origin_of,
+    ranks_text,
+)
 from unstall.job import Job
 from unstall.model.facts import ProcessStack
-from unstall.model.findings import Finding
+from unstall.model.findings import Evidence, Finding
 from unstall.model.text import Text, say
 from unstall.stacks.grouping import Movement, movements
 
@@ -91,6 +99,19 @@ def stand(job: Job) -> Finding | None:
         origin=origin_of(owner, ranks) if owner is not None or ranks else None,
         excerpts=(excerpt(other.stack, "origin"), excerpt(first.stack, "messenger")),
     )
+
+
+def stands_still(job: Job, seen: Standing) -> list[Evidence]:
+    """That the rank which stands apart has the same stack each time: it is stuck, not slow."""
+    twice = _seen_twice(job, seen.apart)
+    if twice is None or twice[1].moved is not False:
+        return []
+    text = say(
+        "{who} stands in {frame} in each set of stacks: stuck rather than slow",
+        who=twice[0].who,
+        frame=place_of(twice[0]),
+    )
+    return [evidence(text, STRONG + FAIR, twice[0].stack)]
 
 
 def _seen_twice(job: Job, apart: Sequence[RankStack]) -> tuple[RankStack, Movement] | None:

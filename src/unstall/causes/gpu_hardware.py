@@ -207,6 +207,8 @@ def _others_first(job: Job, first: Fact) -> list[Evidence]:
     for error in job.all(CudaError):
         if error.name in ERRORS or error.name == "Other":
             continue
+        if isinstance(first, DriverEvent) and None in (first.moment, error.moment):
+            continue  # the kernel's log is pasted where it fits: its place tells no order
         if job.chronology.before(error, first) is True:
             return [
                 evidence(say("another CUDA error came first: {text}", text=error.text), FAIR, error)

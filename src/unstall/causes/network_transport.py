@@ -107,7 +107,7 @@ def _of_fabric(
                         status=status,
                         meaning=_STATUS.get(status, say("see enum ibv_wc_status")),
                     ),
-                    STRONG + FAIR,
+                    STRONG + FAIR if status != "5" else FAIR,  # flushed: the fault was before
                     next(w for w in warnings if w.values.get("status") == status),
                 )
             )

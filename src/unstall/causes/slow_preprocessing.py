@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from unstall.causes.activity import apart_evidence
+from unstall.causes.apart import stands_still
 from unstall.causes.base import (
     DECISIVE,
     FAIR,
@@ -175,6 +176,7 @@ def _waited(job: Job, scene: Scene) -> Finding | None:
         *died_before(job, scene.blocked),
         *waits_elsewhere(job, scene),
         *network_before(job, scene.first),
+        *stands_still(job, scene.seen),
     ]
     support.extend(apart)
     if bars:
@@ -224,6 +226,8 @@ def _waited(job: Job, scene: Scene) -> Finding | None:
             ),
         ),
         excerpts=(*scene.excerpts, *(excerpt(bar, "origin") for bar in bars[:2])),
+        # one set of stacks does not tell a slow loader from a stuck one
+        ceiling=0.97 if scene.told != "stacks" or bars or phases else 0.68,
     )
 
 

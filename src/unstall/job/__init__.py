@@ -264,10 +264,12 @@ def _readings(job: Job, stall: Stall, label: str | None) -> tuple[Match, ...]:
 
 def _place(job: Job, stall: Stall, label: str | None, matches: tuple[Match, ...]) -> Blocked:
     program = next((p for p in job.programs if p.label == label), None)
-    if program is None and matches:
+    if len(job.programs) == 1 and job.owner(stall.first) is None:
+        matches = ()  # told in a file of its own: another program's
+    elif program is None and matches:
         program = next((p for p in job.programs if p.label == matches[0].program), None)
     if program is None and len(job.programs) == 1:
-        program = job.programs[0]
+        program = job.owner(stall.first)
     members, certain = _members(job, stall, program, matches)
     return Blocked(
         stall=stall,

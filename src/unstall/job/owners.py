@@ -203,10 +203,19 @@ class Owners(msgspec.Struct):
         fitting = [p for p in self.programs if _is(p, software, role)]
         return fitting[0] if len(fitting) == 1 else None
 
+    def _elsewhere(self, fact: Fact) -> bool:
+        """Whether a file in which the one engine never shows itself tells it, beside its own."""
+        return (
+            self.programs[0].role in ("rollout", "inference", "reward")
+            and bool(self.by_source)
+            and fact.place.source not in self.by_source
+            and by_name(fact.speaker.name) is None
+        )
+
     def owner(self, fact: Fact) -> Program | None:
         """The program that said it, or ``None`` where the input does not tell."""
         if len(self.programs) == 1:
-            return self.programs[0]
+            return None if self._elsewhere(fact) else self.programs[0]
         for software, role, _ in _shown_by(fact):
             program = self.program_of(software, role)
             if program is not None:

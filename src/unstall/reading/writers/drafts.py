@@ -16,6 +16,7 @@ import msgspec
 
 from unstall.model.facts import Fact, Moment, Speaker
 from unstall.reading.line import Line
+from unstall.reading.writers.lines import moment_of
 from unstall.reading.writers.stamps import Stamp
 
 WINDOW = 4096
@@ -188,6 +189,8 @@ def said(line: Line, stamp: Stamp | None = None) -> dict[str, Any]:
             )
         if stamp.moment is not None:
             moment = with_year(stamp.moment, line.moment)
+    if moment is None:
+        moment = moment_of(line)  # the header of a program's own logger
     return {
         "place": line.place,
         "quote": line.raw[:600],
