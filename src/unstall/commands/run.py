@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from unstall.commands.choices import Language
 from unstall.commands.numbers import finite
 
 
@@ -19,13 +20,6 @@ class OnStall(str, Enum):
 
     report = "report"
     stop = "stop"
-
-
-class Language(str, Enum):
-    """Language of what is said."""
-
-    en = "en"
-    zh = "zh"
 
 
 def run(
@@ -131,7 +125,7 @@ def run(
     """
     from importlib.util import find_spec
 
-    from unstall.guard.words import Unfit, fit
+    from unstall.guard.startable import Unfit, fit
 
     words = fit(command)
     if isinstance(words, Unfit):
@@ -139,8 +133,8 @@ def run(
         raise typer.Exit(words.status)
     from unstall.processes.evidence import py_spy
 
-    if find_spec("psutil") is None or py_spy() is None:
-        missing = "psutil" if find_spec("psutil") is None else "py-spy"
+    missing = "psutil" if find_spec("psutil") is None else "py-spy" if py_spy() is None else ""
+    if missing:
         typer.echo(
             f"unstall: {missing} is missing: pip install '.[run]' in the folder of unstall's "
             "source (or pip install psutil py-spy)",

@@ -64,10 +64,6 @@ class Job:
             if pid not in self.before and pid != self.process.pid
         ]
 
-    def pythons(self) -> list[int]:
-        """Those of them that are Python's."""
-        return [pid for pid in self.pids() if tree.is_python(pid)]
-
     def signal(self, number: int) -> None:
         """Send a signal to the command's process group."""
         import psutil

@@ -134,7 +134,7 @@ def pause(attempts: Sequence[Attempt]) -> float:
         if one.first_step is not None or one.seconds > 60:
             break
         early += 1
-    return min(2.0 * 2 ** max(early - 1, 0), 60.0) if early < 10 else 60.0
+    return min(2.0 ** min(max(early, 1), 6), 60.0)
 
 
 def _wait(signals: Signals, seconds: float) -> bool:

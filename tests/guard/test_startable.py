@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unstall.guard.words import Unfit, fit
+from unstall.guard.startable import Unfit, fit
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts as POSIX has them")
 

@@ -68,7 +68,7 @@ def _absent(first: str) -> Unfit:
         return Unfit(say("{file} is a folder", file=first), UNFIT)
     if path.is_file():
         if path.suffix == ".py":
-            return Unfit(say("{file}: say with what: python {file}", file=first), UNFIT)
+            return Unfit(say("{file}: say what is to run it: python {file}", file=first), UNFIT)
         return Unfit(
             say("{file} is not executable or not on the path: bash {file}", file=first), UNFIT
         )
