@@ -166,11 +166,7 @@ def test_programs(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(WRONG))
 def test_what_is_not_in_order(name: str) -> None:
-    found = {
-        (j.name, j.judgement)
-        for j in read(name).judgements
-        if j.judgement != "ok"
-    }
+    found = {(j.name, j.judgement) for j in read(name).judgements if j.judgement != "ok"}
     assert found == WRONG[name]
 
 

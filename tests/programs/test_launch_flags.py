@@ -281,9 +281,7 @@ class TestVllmByVersion:
 class TestSglangByVersion:
     @pytest.mark.parametrize("name", ["--dist-init-addr", "--nccl-init-addr"])
     def test_two_names_of_the_rendezvous(self, name: str) -> None:
-        text = (
-            f"python -m sglang.launch_server --model m --tp 4 --nnodes 2 {name} 10.1.1.1:77\n"
-        )
+        text = f"python -m sglang.launch_server --model m --tp 4 --nnodes 2 {name} 10.1.1.1:77\n"
         program = only(plan(text))
         assert [(p.value.text) for p in program.ports if p.purpose == "rendezvous"] == ["77"]
 
