@@ -14,6 +14,7 @@ from unstall.launch.texts import ConfigText, Script, ScriptText
 from unstall.model.facts import Place
 from unstall.model.plan import Cited, Plan, Value
 from unstall.model.text import say
+from unstall.programs import accelerate
 from unstall.programs.base import Launch, number
 from unstall.programs.deepspeed import launch as deepspeed
 from unstall.programs.registry import recognise
@@ -201,18 +202,7 @@ def _with_config(call: Call, keys: Sequence[configuration.Keys]) -> Call:
     return call
 
 
-_ACCELERATE_KEYS = frozenset(
-    [
-        "num_processes",
-        "num_machines",
-        "machine_rank",
-        "main_process_ip",
-        "main_process_port",
-        "gpu_ids",
-        "rdzv_backend",
-        "mixed_precision",
-    ]
-)
+_ACCELERATE_KEYS = frozenset([*accelerate.PROCESSES, "rdzv_backend", "mixed_precision"])
 
 
 def _trainer_config(call: Call, keys: Sequence[configuration.Keys]) -> dict[str, Value]:

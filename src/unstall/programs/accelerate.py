@@ -1,8 +1,8 @@
 """``accelerate launch``.
 
 Source: Accelerate 1.10.0 ``commands/launch.py`` (flags), ``utils/launch.py`` (port 29500 by
-default,
-``--gpu_ids`` becomes CUDA_VISIBLE_DEVICES, a port in use makes it choose another on one machine),
+default, ``--gpu_ids`` becomes CUDA_VISIBLE_DEVICES, a port in use makes it choose another on one
+machine),
 ``commands/config/config_args.py`` (keys of the configuration file).
 """
 
@@ -15,6 +15,15 @@ from unstall.model.text import say
 from unstall.programs.base import Launch, default, number, ordinals, parse_flags, picked
 
 NAME = "accelerate"
+PROCESSES = (
+    "num_processes",
+    "num_machines",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "gpu_ids",
+)
+"""Flags, and keys of its file, that say how many processes there are, where, and how they meet."""
 _SWITCHES = frozenset(
     [
         "quiet",

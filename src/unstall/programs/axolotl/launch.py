@@ -21,14 +21,6 @@ from unstall.programs.base import Launch, default, number, parse_flags, picked, 
 
 NAME = "axolotl"
 _OWN = ("train", "evaluate", "inference", "merge-sharded-fsdp-weights", "vllm-serve")
-_LAUNCHER = (
-    "num_processes",
-    "num_machines",
-    "machine_rank",
-    "main_process_ip",
-    "main_process_port",
-    "gpu_ids",
-)
 _SWITCHES = frozenset(["accelerate", "no_accelerate", "use_ray", "debug", "debug_text_only"])
 _TIMEOUT = "AXOLOTL_NCCL_TIMEOUT"
 
@@ -84,8 +76,8 @@ def _start(
     if truth(launch.flag("use_ray")):
         launch.launchers.append("ray")
     elif name == "accelerate":
-        chosen = {k: launch.flags[k] for k in _LAUNCHER if k in launch.flags}
-        chosen.update({k: v for k, v in given.items() if k in _LAUNCHER})
+        chosen = {k: launch.flags[k] for k in accelerate.PROCESSES if k in launch.flags}
+        chosen.update({k: v for k, v in given.items() if k in accelerate.PROCESSES})
         accelerate.apply(launch, chosen, origins)
     elif name == "torchrun":
         if "rdzv_endpoint" in given:

@@ -23,12 +23,7 @@ NAME = "trl"
 GROUP_PORT = 51216
 _COMMANDS = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "ppo")
 _ACCELERATE = [
-    "num_processes",
-    "num_machines",
-    "machine_rank",
-    "main_process_ip",
-    "main_process_port",
-    "gpu_ids",
+    *accelerate.PROCESSES,
     "mixed_precision",
     "zero_stage",
     "multi_gpu",
