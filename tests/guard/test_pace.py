@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstall.guard.pace import LEAST, MOST, Pace
+from unstall.guard.pace import EARLY, LEAST, MOST, Pace
 
 
 class Clock:
@@ -28,14 +28,24 @@ def step(pace: Pace, clock: Clock, number: int, after: float) -> None:
 
 def test_before_the_first_step_every_line_is_progress_and_start_up_counts() -> None:
     pace, clock = paced(limit=5)
-    clock.now += 599
+    clock.now += EARLY - 1
     assert not pace.overdue
     assert pace.hear(["loading shard 3 of 7"])
-    clock.now += 599
+    clock.now += EARLY - 1
     assert not pace.overdue
     clock.now += 2
+    assert pace.overdue  # to be looked at
+    assert (pace.started, pace.paced, pace.base) == (False, False, 600)
+    pace.look_after(pace.base)
+    assert not pace.overdue
+    clock.now += 600 - EARLY
     assert pace.overdue
-    assert not pace.started
+
+
+def test_a_short_start_up_is_looked_at_as_soon_as_that() -> None:
+    pace, clock = paced(start_up=7)
+    clock.now += 8
+    assert pace.overdue
 
 
 def test_afterwards_steps_alone_are() -> None:
@@ -55,7 +65,7 @@ def test_the_limit_is_learnt_from_the_longest_of_the_last_steps() -> None:
     for number, seconds in ((2, 4.0), (3, 6.0)):
         step(pace, clock, number, seconds)
     assert pace.usual is None  # two intervals are too few
-    assert pace.patience == 600
+    assert (pace.base, pace.patience) == (600, EARLY)
     step(pace, clock, 4, 5.0)
     assert pace.usual == pytest.approx(6)
     assert pace.patience == pytest.approx(30)
@@ -84,7 +94,7 @@ def test_a_bar_that_has_ended_makes_no_steps() -> None:
         clock.now += 0.1
         pace.hear([f"Map: 50%|5 | {done}/512 [00:01<00:01, 400 examples/s]"])
     assert not pace.started
-    assert pace.patience == 600
+    assert (pace.base, pace.patience) == (600, EARLY)
     clock.now += 30
     assert pace.hear([], "  2%|2 | 1/60 [00:30<30:00, 30s/it]")
     assert (pace.step, pace.started, pace.patience) == (1, True, 10)

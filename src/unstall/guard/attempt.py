@@ -171,6 +171,9 @@ class Runner:
                 self.teller.quiet_but(found, pace)
             pace.excuse()
             return False
+        if found.kind != "stuck" and pace.idle < pace.base:
+            pace.look_after(pace.base)
+            return False
         if found.kind in ("still", "away") and pace.idle < _STILL * pace.base:
             pace.look_after(_STILL * pace.base)
             return False
@@ -191,6 +194,8 @@ class Runner:
         """Seconds without progress after which a job that still stands still is ended."""
         base = job.pace.base
         least = job.attempt.stalls[-1].idle + min(base, _ONCE_MORE)
+        if not job.pace.paced:
+            least = max(least, base)
         if found.kind == "stuck":
             return least
         floor = _AWAY if found.kind == "away" else _ANSWER

@@ -13,6 +13,9 @@ from unstall.processes.steps import bars_of, step_of
 TIMES = 5.0
 #: Bounds of such a limit, in seconds.
 LEAST, MOST = 10.0, 600.0
+#: Seconds of silence after which a job is looked at while nothing is known of its pace: one that loads
+#: or compiles is at work, and a rank that the others wait for is told early.
+EARLY = 60.0
 #: Intervals that have to be known before they tell anything; how many are remembered.
 ENOUGH, REMEMBERED = 3, 50
 #: Progress bars that are told apart.
@@ -174,11 +177,18 @@ class Pace:
     @property
     def patience(self) -> float:
         """Seconds without progress after which the processes are looked at, or looked at again."""
-        return self._wait if self._wait is not None else self.base
+        if self._wait is not None:
+            return self._wait
+        return self.base if self.paced else min(self.base, EARLY)
+
+    @property
+    def paced(self) -> bool:
+        """Whether it is known how long a step may take."""
+        return self.started and (self.limit is not None or self.usual is not None)
 
     @property
     def base(self) -> float:
-        """Seconds without progress after which the processes are looked at."""
+        """Seconds without progress that are too many."""
         if not self.started:
             return max(self.start_up, self.limit or 0.0)
         if self.limit is not None:
