@@ -179,21 +179,17 @@ def build(facts: Sequence[Fact], plan: Plan) -> Job:
 
 def _without_titles(facts: list[Fact]) -> list[Fact]:
     """Facts without those of a report's title that a log below it tells in full."""
-    kinds = (NcclError, StoreFailure)
-    logged = {
-        (type(fact), fact.place.source)
-        for fact in facts
-        if isinstance(fact, kinds) and not fact.quote.startswith("# ")
-    }
-    return [
-        fact
-        for fact in facts
-        if not (
-            isinstance(fact, kinds)
-            and fact.quote.startswith("# ")
-            and (type(fact), fact.place.source) in logged
-        )
-    ]
+    logs: set[tuple[type[Fact], str]] = set()
+    titles: list[Fact] = []
+    for fact in facts:
+        if not isinstance(fact, (NcclError, StoreFailure)):
+            continue
+        if fact.quote.startswith("# "):
+            titles.append(fact)
+        else:
+            logs.add((type(fact), fact.place.source))
+    repeated = {id(one) for one in titles if (type(one), one.place.source) in logs}
+    return [fact for fact in facts if id(fact) not in repeated] if repeated else facts
 
 
 def _name_programs(job: Job) -> None:
