@@ -34,6 +34,7 @@ MESSENGERS = re.compile(
     r"|SignalException|KeyboardInterrupt|EngineDeadError|EngineGenerateError|ActorDiedError"
     r"|RayActorError|WorkerCrashedError|BrokenProcessPool|SystemExit|BrokenPipeError|EOFError"
     r"|communicator was aborted|Connection (closed|reset) by peer|Socket closed|Broken pipe"
+    r"|originated at tensorpipe"
     r"|ncclRemoteError|remote process exited|NCCL operation timed out|collective operation timeout"
     r"|Connection was likely closed|Timed out waiting \d+ ?ms for (recv|send)"
     r"|wait timeout after|Socket Timeout|Engine core (initialization failed|proc)"

@@ -10,6 +10,13 @@ from unstall.reading.writers.processes import ProcessEnds, ShellNotices
     ("line", "reporter", "code", "signal", "who"),
     [
         (
+            "ERROR:composer.cli.launcher:Rank 5 crashed with exit code 1.",
+            "composer",
+            1,
+            None,
+            (None, None),
+        ),
+        (
             "[2023-08-30 10:16:54,254] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3',"
             " '-u', 'train.py', '--local_rank=3'] exits with return code = -9",
             "deepspeed",

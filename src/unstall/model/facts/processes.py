@@ -62,7 +62,7 @@ class ProcessEnd(Fact, frozen=True, kw_only=True):
         signal: name such as ``SIGKILL``.
         rank, local_rank, pid, host: of the process that ended.
         reporter: ``torchrun``, ``deepspeed``, ``accelerate``, ``slurm``, ``ray``, ``spawn``,
-            ``dataloader``, ``lightning``, ``vllm``, ``sglang``, ``shell``.
+            ``dataloader``, ``lightning``, ``composer``, ``vllm``, ``sglang``, ``shell``.
         first: the launcher's own claim that this was the first failure (not to be believed).
         moment_ended: when it ended, where the report gives it.
     """

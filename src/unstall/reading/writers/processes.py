@@ -2,6 +2,7 @@
 
 Sources: ``deepspeed/launcher/launch.py`` (0.8 to 0.17), ``accelerate/commands/launch.py``,
 ``torch/multiprocessing/spawn.py``, ``lightning/fabric/strategies/launchers/subprocess_script.py``,
+``composer/cli/launcher.py`` (MosaicML, 0.7 to 0.32),
 ``sglang/srt/entrypoints/engine.py`` (0.4, 0.5), bash's job notices,
 ``multiprocessing/resource_tracker.py`` of Python 3.8 to 3.14.
 """
@@ -95,6 +96,10 @@ def _lightning(line: Line, found: re.Match[str]) -> Fact | None:
     return end(line, "lightning", exit_code(int(found[2])), pid=int(found[1]))
 
 
+def _composer(line: Line, found: re.Match[str]) -> Fact | None:
+    return end(line, "composer", exit_code(int(found[2])), rank=int(found[1]))
+
+
 def _scheduler(line: Line, found: re.Match[str]) -> Fact | None:
     code = exit_code(int(found[2]))
     return end(line, "sglang", code, rank=small_int(found[1])) if code else None
@@ -178,6 +183,11 @@ class ProcessEnds(Sentences):
                 r"Child process with PID (\d{1,9}) terminated with code (-?\d{1,6})", re.ASCII
             ),
             _lightning,
+        ),
+        Pattern(
+            " crashed with exit code ",
+            re.compile(r"\b[Rr]ank (\d{1,6}) crashed with exit code (-?\d{1,6})", re.ASCII),
+            _composer,
         ),
         Pattern(
             "scheduler died|] Exit code: ",
