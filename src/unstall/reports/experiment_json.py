@@ -44,9 +44,7 @@ def scenarios_json(scenarios: Sequence[Scenario], language: str) -> str:
                     "sizes": one.sizes,
                     "size_bounds": {
                         name: {
-                            "least": bounds(name).least,
-                            "most": bounds(name).most,
-                            "whole": bounds(name).whole,
+                            **msgspec.to_builtins(bounds(name)),
                             "text": one.size_texts[name].render(language),
                         }
                         for name in one.sizes
