@@ -40,8 +40,11 @@ def headline(fact: Fact) -> Text:
         return _store(fact)
     if isinstance(fact, ProcessEnd):
         return _end(fact)
-    interrupted = isinstance(fact, PythonException) and fact.type == "KeyboardInterrupt"
-    if interrupted and fact.message.startswith("terminated"):
+    if (
+        isinstance(fact, PythonException)
+        and fact.type == "KeyboardInterrupt"
+        and fact.message.startswith("terminated")
+    ):
         # vLLM 0.9-0.11 entrypoints/launcher.py, docs/deployment/k8s.md
         return say(
             "The server was ended from outside (SIGTERM): in Kubernetes a start-up or liveness "
