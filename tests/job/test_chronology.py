@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tests.making import moment, timeout
-from unstall.job.chronology import Chronology
+from unstall.job.chronology import Chronology, older
 
 
 def test_a_line_without_a_time_takes_the_last_one_above_it() -> None:
@@ -51,3 +51,21 @@ def test_leap_day_in_a_year_without_one_stays_without_a_year() -> None:
     leap = moment("10:00:00")
     leap = msgspec.structs.replace(leap, stamp=leap.stamp.replace(month=2, day=29))
     assert Chronology([dated]).with_year(leap) == leap
+
+
+def test_names_of_files_tell_which_was_written_before() -> None:
+    """Rotation counts up; dates are dates; other names tell nothing."""
+    assert older("run.log.2", "run.log.1") is True
+    assert older("logs/run.log.1.gz", "run.log") is True
+    assert older("run.log", "run.log.1") is False
+    assert older("train-2025-06-10.log", "train-2025-06-11.log") is True
+    assert older("train_20250611.log", "train_20250610.log") is False
+    assert older("rank0.log", "rank1.log") is None
+    assert older("node1-2025-06-10.log", "node2-2025-06-11.log") is None
+    assert older("run.log", "run.log") is None
+
+
+def test_where_no_line_has_a_time_names_of_files_decide() -> None:
+    """A rotated log is read as one."""
+    early, late = timeout(0, 1, 9, source="run.log.1"), timeout(1, 1, 2, source="run.log")
+    assert Chronology([early, late]).before(early, late) is True

@@ -16,6 +16,7 @@ from unstall.causes.base import (
     excerpt,
     origin_of,
 )
+from unstall.causes.deaths import survived
 from unstall.job import Job
 from unstall.model.facts import (
     EngineLoad,
@@ -195,7 +196,7 @@ def _failed_before(job: Job, first: Fact) -> Fact | None:
     for death in job.deaths:
         if isinstance(death.fact, (SignalSent, ProcessEnd)):
             continue
-        if job.chronology.before(death.fact, first) is True:
+        if job.chronology.before(death.fact, first) is True and not survived(job, death.fact):
             return death.fact
     for blocked in job.blocked:
         if job.chronology.before(blocked.stall.first, first) is True:

@@ -405,10 +405,25 @@ def rank_by_process(job: Job) -> dict[tuple[str | None, int], int]:
     return found
 
 
+def _tasks_are_ranks(job: Job) -> bool:
+    """Whether Slurm's tasks are the ranks: so where several lines tell both, and always the same.
+
+    With torchrun under each task there are more ranks than tasks.
+    """
+    told = {
+        (one.speaker.task, one.speaker.rank)
+        for one in job.facts
+        if one.speaker.task is not None and one.speaker.rank is not None
+    }
+    return len(told) > 1 and all(task == rank for task, rank in told)
+
+
 def rank_behind(job: Job, fact: Fact) -> int | None:
     """The rank that said a line: by its prefix, or by its process's communicator."""
     if fact.speaker.rank is not None:
         return fact.speaker.rank
+    if fact.speaker.task is not None and _tasks_are_ranks(job):
+        return fact.speaker.task
     if fact.speaker.pid is None:
         return None
     return rank_by_process(job).get((fact.speaker.host, fact.speaker.pid))

@@ -16,7 +16,7 @@ from unstall.causes.base import (
     group_of,
     origin_of,
 )
-from unstall.causes.deaths import rank_told
+from unstall.causes.deaths import rank_told, survived
 from unstall.causes.deciding import deciding_step, parted_step, stall_step
 from unstall.causes.engine_signs import distance, engine_waits, signs
 from unstall.causes.headlines import headline
@@ -179,7 +179,7 @@ def _first_failure(job: Job) -> Fact | None:
     """The first sign of a failure that nothing overcame; what launchers pass on comes last."""
     found: list[Fact] = []
     for kind in FAILURES:
-        found.extend(fact for fact in job.all(kind) if not overcome(job, fact))
+        found.extend(fact for fact in job.all(kind) if not _overcome(job, fact))
     found.extend(
         end
         for end in job.all(ProcessEnd)
@@ -192,6 +192,12 @@ def _first_failure(job: Job) -> Fact | None:
     found.extend(r for r in job.all(Remark) if r.topic in ("no-output", "gpu-idle"))
     found.extend(signs(job))
     return min(found, key=lambda fact: (_passed_on(fact), fact.place)) if found else None
+
+
+def _overcome(job: Job, fact: Fact) -> bool:
+    """Whether it stopped nothing; an exception is, too, where several steps were done after it."""
+    caught = isinstance(fact, PythonException) and survived(job, fact) is not None
+    return caught or overcome(job, fact)
 
 
 def _passed_on(fact: Fact) -> int:

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from unstall.model.facts import Fact, Moment, Place
+
+_DATE = re.compile(r"(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?([0-2]\d|3[01])(?!\d)", re.ASCII)
+_ROTATED = re.compile(r"(.{1,200}?)(?:\.(\d{1,4}))?(?:\.(?:gz|xz|bz2|zst))?", re.ASCII)
+
+
+def older(one: str, other: str) -> bool | None:
+    """Whether one file was written before another, by their names: ``None`` where none tells.
+
+    Names that differ in a date only, or in the number that log rotation appends: ``run.log.2`` is
+    older than ``run.log.1``, and that than ``run.log``.
+    """
+    one, other = _name(one), _name(other)
+    first, second = _DATE.search(one), _DATE.search(other)
+    if first is not None and second is not None:
+        rest = _DATE.sub("", one, count=1), _DATE.sub("", other, count=1)
+        if rest[0] == rest[1] and first.groups() != second.groups():
+            return first.groups() < second.groups()
+        return None
+    mine, theirs = _ROTATED.fullmatch(one), _ROTATED.fullmatch(other)
+    if mine is None or theirs is None or mine[1] != theirs[1] or mine[2] == theirs[2]:
+        return None
+    return int(mine[2] or 0) > int(theirs[2] or 0)
+
+
+def _name(source: str) -> str:
+    return source.replace("\\", "/").rpartition("/")[2]
 
 
 class Chronology:
@@ -57,7 +84,7 @@ class Chronology:
         if one.place.source == other.place.source:
             return one.place.line < other.place.line
         gap = self.seconds_between(one, other)
-        return None if gap is None or gap == 0 else gap > 0
+        return older(one.place.source, other.place.source) if not gap else gap > 0
 
     def in_order(self, facts: Sequence[Fact]) -> list[Fact]:
         """Facts by time where all have one, else by place."""
