@@ -12,9 +12,9 @@ from rich.console import Console
 
 from tests.reports.sample import Sample
 from tests.reports.strange import diagnoses
-from unstall.model.facts import Place
+from unstall.model.facts import Place, Unreadable
 from unstall.model.findings import Diagnosis, Finding, Origin, Ranked
-from unstall.model.text import verbatim
+from unstall.model.text import say, verbatim
 from unstall.reports.terminal import render
 
 FAR = "/mnt/shared-storage/experiments/2031-03-07/run-0017/node-004/stdout/"
@@ -96,6 +96,41 @@ def test_the_verdict_in_chinese() -> None:
         "等待方    answer server 的 rank 0 只是在等待",
     ]
     assert "下一步    卡住时用 py-spy dump 抓取服务端四个进程的调用栈。" in lines
+
+
+def left_out(count: int, kind: str) -> Unreadable:
+    reason = say(
+        "{count} facts of the kind {kind} between its first {early} and last {late} were left out",
+        count=count,
+        kind=kind,
+        early=4000,
+        late=4000,
+    )
+    place = Place("steps.log", 1)
+    return Unreadable(place=place, quote="", reason=str(reason), text=reason, fatal=False)
+
+
+def test_a_source_of_which_some_was_left_out_could_be_read() -> None:
+    some = (left_out(7, "TrainingStep"), left_out(9, "Progress"))
+    diagnosis = replace(Sample("en").healthy(), unread=some)
+    assert shown(diagnosis).splitlines()[-1] == "Not read whole: steps.log"
+    whole = shown(diagnosis, verbose=1).splitlines()
+    assert "Not read whole" in whole
+    assert not any("Could not be read" in line for line in whole)
+
+
+def test_one_that_could_not_be_read_is_told_as_that_beside_others() -> None:
+    core = Unreadable(place=Place("core.4711", 1), quote="", reason="A core file; skipped.")
+    diagnosis = replace(Sample("en").healthy(), unread=(left_out(7, "TrainingStep"), core))
+    last = shown(diagnosis).splitlines()[-1]
+    assert last == "Could not be read, or not whole: steps.log, core.4711"
+
+
+def test_the_reason_is_told_in_the_reports_language() -> None:
+    diagnosis = replace(Sample("zh").healthy(), unread=(left_out(7, "TrainingStep"),))
+    text = shown(diagnosis, "zh", verbose=1, width=100)
+    assert "未完整读取" in text
+    assert "were left out" not in text
 
 
 def test_everything_with_v() -> None:

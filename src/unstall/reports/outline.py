@@ -184,10 +184,10 @@ def outline(diagnosis: Diagnosis, language: str = "en") -> Outline:
         ),
         programs=tuple(program_view(program, language) for program in programs),
         notes=tuple(_note(n, language) for n in diagnosis.plan.notes),
-        unread=tuple(_unread(fact) for fact in diagnosis.unread),
+        unread=tuple(_unread(fact, language) for fact in diagnosis.unread),
         read=speak(_read(diagnosis.counts), language) if diagnosis.counts else "",
         names=_names(diagnosis),
-        titles={key: speak(text, language) for key, text in _titles().items()},
+        titles={key: speak(text, language) for key, text in _titles(diagnosis).items()},
     )
 
 
@@ -367,9 +367,19 @@ def _note(note: Cited, language: str) -> Point:
     return Point(speak(note.text, language), tuple(map(_cite, note.places)))
 
 
-def _unread(fact: Fact) -> Point:
-    reason = fact.reason if isinstance(fact, Unreadable) else fact.quote
-    return Point(clean(reason), head=clean(fact.place.source))
+def _unread(fact: Fact, language: str) -> Point:
+    head = clean(fact.place.source)
+    if isinstance(fact, Unreadable) and fact.text is not None:
+        return Point(speak(fact.text, language), head=head)
+    return Point(clean(fact.reason if isinstance(fact, Unreadable) else fact.quote), head=head)
+
+
+def _of_unread(facts: Sequence[Fact]) -> Text:
+    """What is said of sources: some may have been read, but for a part of them."""
+    fatal = {not isinstance(fact, Unreadable) or fact.fatal for fact in facts}
+    if fatal == {False}:
+        return say("Not read whole")
+    return say("Could not be read, or not whole") if False in fatal else say("Could not be read")
 
 
 def _fix(fix: Fix, language: str) -> FixView:
@@ -434,7 +444,7 @@ def _shown(name: str, value: str, language: str) -> str:
     return clean(words.shown_value(name, value))
 
 
-def _titles() -> dict[str, Text]:
+def _titles(diagnosis: Diagnosis) -> dict[str, Text]:
     return {
         "why": say("why"),
         "ruled_out": say("ruled out"),
@@ -455,7 +465,7 @@ def _titles() -> dict[str, Text]:
         "excerpts": say("Lines that matter"),
         "programs": say("Launch plan"),
         "notes": say("Noticed in the launch scripts"),
-        "unread": say("Could not be read"),
+        "unread": _of_unread(diagnosis.unread),
         "report": say("Diagnosis by unstall"),
         "nothing": say("none found"),
         "none_benign": say("No line of it looks like a failure."),

@@ -137,7 +137,7 @@ class _Page:
         else:
             blocks += self._failure(measure) if view.causes else [self._line(view.read)]
         if view.unread:
-            names = ", ".join(point.head for point in view.unread)
+            names = ", ".join(dict.fromkeys(point.head for point in view.unread))
             text = cut_end(view.pair(view.titles["unread"], names), self.prose)
             blocks.append([Styled(text, "yellow")])
         if hint and (view.causes or view.settings or view.excerpts or view.programs):
