@@ -13,8 +13,8 @@ from unstall.processes.steps import bars_of, step_of
 TIMES = 5.0
 #: Bounds of such a limit, in seconds.
 LEAST, MOST = 10.0, 600.0
-#: Seconds of silence after which a job is looked at while nothing is known of its pace: one that loads
-#: or compiles is at work, and a rank that the others wait for is told early.
+#: Seconds of silence after which a job is looked at while nothing is known of its pace: one that
+#: loads or compiles is at work, and a rank that the others wait for is told early.
 EARLY = 60.0
 #: Intervals that have to be known before they tell anything; how many are remembered.
 ENOUGH, REMEMBERED = 3, 50
