@@ -18,11 +18,14 @@ from unstall.stacks import Wait
 
 SERVING = ("rollout", "inference", "reward")
 
+#: Processes that are no ranks.
+_NO_RANKS = ("launcher", "loader", "driver", "http server", "coordinator", "helper")
+
 #: What a function's name says its caller is doing; of several the innermost frame's counts, and
 #: of one frame's the first row's. Names of torch, transformers, accelerate, DeepSpeed, Lightning,
 #: speechbrain, TRL and verl follow these words.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("save", re.compile(r"save|ckpt|checkpoint|gather_full_state|state_dict")),
+    ("save", re.compile(r"save|ckpt|checkpoint|gather_full_state|state_dict|streamwriter")),
     ("evaluate", re.compile(r"evaluat|^_?eval|validat|predict|val_loop|val_epoch|test_epoch")),
     ("reward", re.compile(r"reward|verif|compute_score|judge|grade_")),
     ("generate", re.compile(r"generat|rollout|make_experience")),
@@ -169,19 +172,14 @@ class Standing(msgspec.Struct, frozen=True):
         return tuple(sorted({one.rank for one in self.together if one.rank is not None}))
 
 
-def rank_stacks(job: Job) -> tuple[RankStack, ...]:
-    """The last stacks of the trainer's ranks."""
+def rank_stacks(job: Job, *, serving: bool = False) -> tuple[RankStack, ...]:
+    """The last stacks of the trainer's ranks, or of an inference engine's workers."""
     known: dict[tuple[int | None, int | None, str | None], RankStack] = {}
     for stack in job.all(ProcessStack):
         identity = stacks.identify(stack)
-        if identity.role in SERVING or identity.process in (
-            "launcher",
-            "loader",
-            "driver",
-            "http server",
-            "coordinator",
-            "helper",
-        ):
+        if serving != (identity.role in SERVING) or identity.process in _NO_RANKS:
+            continue
+        if serving and identity.process != "worker":
             continue
         thread = stacks.main_thread(stack)
         if thread is None or not thread.frames:
@@ -189,22 +187,30 @@ def rank_stacks(job: Job) -> tuple[RankStack, ...]:
         wait = stacks.wait_of_process(stack)
         own = stacks.own_frames(thread)
         calls = tuple((frame.function, frame.file, frame.line) for frame in own)
-        one = RankStack(stack, identity.rank, wait, activity_of(wait, own), calls)
-        known[(identity.rank, stack.pid, stack.speaker.host)] = one
+        rank = identity.rank
+        if rank is None and serving and set(identity.parts) == {"TP"}:
+            rank = identity.parts["TP"]
+        one = RankStack(stack, rank, wait, activity_of(wait, own), calls)
+        known[(rank, stack.pid, stack.speaker.host)] = one
     return tuple(known.values())
 
 
-def standing(job: Job) -> Standing:
-    """The stacks of the trainer's ranks: who is in a collective and who is not."""
-    known = rank_stacks(job)
+def standing(job: Job, *, serving: bool = False) -> Standing:
+    """The stacks of the trainer's ranks, or an engine's: who is in a collective and who is not."""
+    known = rank_stacks(job, serving=serving)
     within = ("collective", "point-to-point")
-    if not any(one.wait.kind in within for one in known):
+    if not any(one.wait.kind in within or _synchronizes(one) for one in known):
         return Standing()
     waits = (*within, "gpu", "store")
     return Standing(
         tuple(one for one in known if one.wait.kind in waits),
         tuple(one for one in known if one.wait.kind not in waits),
     )
+
+
+def _synchronizes(one: RankStack) -> bool:
+    """Whether a rank waits for the device inside of a call of a process group."""
+    return one.wait.kind == "gpu" and any("ProcessGroupNCCL::" in call for call, _, _ in one.calls)
 
 
 def apart_evidence(seen: Standing, kinds: Iterable[str], weight: float) -> list[Evidence]:

@@ -29,6 +29,8 @@ def stand(job: Job) -> Finding | None:
     """
     seen = standing(job)
     if not seen.together or not seen.apart:
+        seen = standing(job, serving=True)
+    if not seen.together or not seen.apart:
         return None
     first, other = seen.together[0], seen.apart[0]
     still = _seen_twice(job, seen.apart)

@@ -100,8 +100,11 @@ def examine(job: Job) -> Iterable[Finding]:
     doubts = conflicts + [
         one for one in job.plan.judgements if one.judgement == "suspicious" and one.concerns
     ]
-    if fact is None and (waits := stand(job) or engine_waits(job) or motionless(job)) is not None:
-        yield waits
+    waits = (stand(job) or motionless(job)) if fact is None or isinstance(fact, Remark) else None
+    if waits is None and fact is None:
+        waits = engine_waits(job)
+    if waits is not None:
+        yield waits  # stacks tell more than the words that it hangs
         return
     if fact is None and conflicts and not any(job.all(kind) for kind in WORK):
         yield _contradicted(conflicts)
