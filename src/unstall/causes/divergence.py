@@ -19,6 +19,7 @@ from unstall.causes.activity import (
     Standing,
     activity_of_exception,
     frames_of_failed,
+    rank_stacks,
 )
 from unstall.causes.base import ranks_text
 from unstall.causes.scene import elsewhere, seconds_apart
@@ -159,19 +160,22 @@ def divergences(job: Job, seen: Standing) -> list[Divergence]:
 
 def _in_stall(job: Job, blocked: Blocked) -> Iterable[Divergence]:
     doing = frames_of_failed(job, blocked.program)
+    # stacks that were taken while they waited tell the same as torch's own of the operation
+    taken = {one.rank: one for one in rank_stacks(job) if one.rank is not None}
     by_seq: dict[int, list[Side]] = defaultdict(list)
     for (seq, op, numel_in, _), ranks in blocked.stall.operations.items():
         if seq is None or not op:
             continue
         known = [rank for rank in ranks if rank >= 0]
         told = next((doing[rank] for rank in known if rank in doing), None)
+        seen = next((taken[rank] for rank in known if rank in taken), None)
         fact = blocked.stall.waiters[ranks[0]]
         numel = numel_in if numel_in is not None and numel_in < 1 << 62 else None
         by_seq[seq].append(
             Side(
                 tuple(known), op, numel, fact, None,
-                told[0] if told is not None else None,
-                told[1].frames if told is not None else (),
+                told[0] if told is not None else seen.activity if seen is not None else None,
+                told[1].frames if told is not None else seen.calls if seen is not None else (),
             )
         )  # fmt: skip
     for seq, sides in sorted(by_seq.items()):
