@@ -43,8 +43,8 @@ def run(
             min=1,
             callback=finite,
             metavar="SECONDS",
-            help="The same before the first steps, while models load and kernels compile; ranks that "
-            "stand in a collective are told after a minute.",
+            help="The same before the first steps, while models load and kernels compile; ranks "
+            "that stand in a collective are told after a minute.",
         ),
     ] = 600.0,
     on_stall: Annotated[
