@@ -121,21 +121,21 @@ def test_a_is_measured_once_for_all_changes(script, monkeypatch):
     """Of three changes the last one cures: A runs as often as for one."""
     import io
 
-    from unstall.experiments import script_changes, script_sessions
+    from unstall.experiments.scripts import changes, session
     from unstall.model.text import verbatim
 
-    def changes(_request, plan):
+    def tried(_request, plan):
         return [
-            script_sessions.Candidate(
-                verbatim(flag), tuple(script_changes.parse_edits(plan, [f"trainer.{flag}"], (), ()))
+            session.Candidate(
+                verbatim(flag), tuple(changes.parse_edits(plan, [f"trainer.{flag}"], (), ()))
             )
             for flag in ("max_steps=8", "max_steps=7", "overlap=false")
         ]
 
-    monkeypatch.setattr(script_sessions, "_candidates", changes)
+    monkeypatch.setattr(session, "_candidates", tried)
     out, page = script.parent / "out", io.StringIO()
-    code = script_sessions.confirm_script(
-        script_sessions.Request(
+    code = session.confirm_script(
+        session.Request(
             script=script, until_confirmed=True, stall=2, runs=2, alpha=0.9, output=out
         ),
         page,
@@ -187,8 +187,8 @@ def test_a_default_time_out_is_no_flag(script):
 
 def test_a_fix_with_a_place_to_fill_is_not_run():
     """The first server's port is the user's to choose: such a fix is told, not tried."""
-    from unstall.experiments.script_edit import plan_of
-    from unstall.experiments.script_sessions import Request, _candidates
+    from unstall.experiments.scripts.edit import plan_of
+    from unstall.experiments.scripts.session import Request, _candidates
 
     root = Path(__file__).parents[2] / "examples" / "rollout-hang"
     request = Request(

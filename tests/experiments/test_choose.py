@@ -8,7 +8,7 @@ from unstall.experiments.folders import new_folder
 from unstall.experiments.library import find
 from unstall.experiments.not_here import WHY
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_edit import plan_of
+from unstall.experiments.scripts.edit import plan_of
 from unstall.experiments.sessions import Request, confirm_scenario
 from unstall.experiments.telling import Teller
 from unstall.model.text import say

@@ -12,7 +12,7 @@ import pytest
 
 from unstall.experiments.nurse import Nurse
 from unstall.experiments.outcome import End
-from unstall.experiments.script_run import run_script
+from unstall.experiments.scripts.run import run_script
 from unstall.experiments.until import Until
 from unstall.processes import tree
 
@@ -39,7 +39,7 @@ RUN_SCRIPT = """
 import sys
 from pathlib import Path
 from unstall.experiments.interrupts import stop_once
-from unstall.experiments.script_run import run_script
+from unstall.experiments.scripts.run import run_script
 from unstall.experiments.until import Until
 stop_once()
 run_script(

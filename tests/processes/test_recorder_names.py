@@ -2,7 +2,7 @@
 
 import pytest
 
-from unstall.experiments.script_sessions import recording
+from unstall.experiments.scripts.session import recording
 from unstall.processes.recorder_names import RENAMED, torch_on_the_path, variables
 
 

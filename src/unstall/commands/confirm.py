@@ -200,9 +200,9 @@ def confirm(
             )
             typer.echo(f"unstall: {note.render(chosen)}", err=True)
         if script is not None:
-            from unstall.experiments import script_sessions
+            from unstall.experiments.scripts import session
 
-            request = script_sessions.Request(
+            request = session.Request(
                 script=script,
                 set=tuple(set_ or ()),
                 unset=tuple(unset or ()),
@@ -220,7 +220,7 @@ def confirm(
                 as_json=as_json,
                 language=chosen,
             )
-            code = script_sessions.confirm_script(request, sys.stdout)
+            code = session.confirm_script(request, sys.stdout)
         else:
             code = sessions.confirm_scenario(
                 sessions.Request(

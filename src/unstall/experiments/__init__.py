@@ -6,11 +6,12 @@
 * :mod:`~unstall.experiments.closing` the diagnosis of a run's own evidence against what was done
 * :mod:`~unstall.experiments.trials` A and B in turn until the answer is clear
 * :mod:`~unstall.experiments.reproducing`, :mod:`~unstall.experiments.sessions` and
-  :mod:`~unstall.experiments.script_sessions` one call of ``reproduce``, of ``confirm`` and of
+  :mod:`~unstall.experiments.scripts.session` one call of ``reproduce``, of ``confirm`` and of
   ``confirm --script``
-* ``script_…`` a user's own launch script: what is to be changed (``changes``), where that stands
-  (``places``) and how it is written (``edit``, ``servers``), the copy that is run (``copy``), its
-  run (``run``) and what its programs print into files (``outputs``)
+* :mod:`~unstall.experiments.scripts` a user's own launch script: what is to be changed
+  (``changes``), where that stands (``places``) and how it is written (``edit``, ``servers``), the
+  copy that is run (``copies``), its run (``run``) and what its programs print into files
+  (``outputs``)
 * :mod:`~unstall.experiments.stacks` the real software of a report in the place of a replica
 
 Only the processes of a scenario import torch; nothing in this package does at import.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_edit import plan_of_text
+from unstall.experiments.scripts.edit import plan_of_text
 from unstall.model.plan import Value
 from unstall.model.text import say
 

@@ -13,7 +13,7 @@ from unstall.experiments.nurse import LabError
 from unstall.experiments.outcome import Run
 from unstall.experiments.runner import Tell, stretch
 from unstall.experiments.scenario import Settings
-from unstall.experiments.script_run import run_script
+from unstall.experiments.scripts.run import run_script
 from unstall.experiments.stacks.environment import Environment
 from unstall.experiments.stacks.levels import Level, inside
 from unstall.experiments.until import Until

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tree_sitter import Node
 
-from unstall.experiments import script_edit, script_places
 from unstall.experiments.nurse import LabError
+from unstall.experiments.scripts import edit, places
 from unstall.model.text import say
 
 #: ``$0``, ``${0%/*}``, ``BASH_SOURCE``, and files put in, which see this script's ``$0``.
@@ -105,7 +105,7 @@ def _hidden(path: Path, side: str) -> Path:
 
 
 def _write(like: Path, target: Path, text: str) -> None:
-    newline = script_edit.line_end_of(like.read_bytes().decode())
+    newline = edit.line_end_of(like.read_bytes().decode())
     target.write_text(text, encoding="utf-8", newline=newline)
     shutil.copymode(like, target)  # a script may start itself
 
@@ -117,7 +117,7 @@ def _with_own_name(text: str) -> str:
     """
     data = text.encode()
     cuts: list[tuple[int, int]] = []
-    todo: list[Node] = [script_places.parse(data)]
+    todo: list[Node] = [places.parse(data)]
     while todo:
         node = todo.pop()
         own = data[node.start_byte : node.end_byte].decode(errors="replace")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_copy import OWN, copied
+from unstall.experiments.scripts.copies import OWN, copied
 
 #: What scripts do with their own name and place; each says what it found.
 SCRIPTS = {

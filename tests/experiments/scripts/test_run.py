@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from unstall.experiments import script_run
 from unstall.experiments.logs import Log
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_run import run_script
+from unstall.experiments.scripts import run as module
+from unstall.experiments.scripts.run import run_script
 from unstall.experiments.until import Until, parse_until
 
 pytest.importorskip("psutil")
@@ -56,7 +56,7 @@ def test_draining_ends_although_more_is_written_meanwhile(tmp_path):
 
 
 def test_a_script_that_prints_for_ever_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(script_run, "LARGEST", 4 << 20)
+    monkeypatch.setattr(module, "LARGEST", 4 << 20)
     done = run(tmp_path, "echo step 3\nyes\n")
     assert (done.outcome, done.step) == ("slow", 3)
     assert not (tmp_path / "run.raw").exists()
@@ -64,7 +64,7 @@ def test_a_script_that_prints_for_ever_is_given_up(tmp_path, monkeypatch):
 
 
 def test_the_log_stays_small_while_a_hang_is_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(script_run, "LARGEST", 4 << 20)
+    monkeypatch.setattr(module, "LARGEST", 4 << 20)
     sizes = []
 
     def look():

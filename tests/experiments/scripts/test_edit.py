@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_changes import Edits, edits_of, parse_edits
-from unstall.experiments.script_edit import apply, line_end_of, patch, plan_of
+from unstall.experiments.scripts.changes import Edits, edits_of, parse_edits
+from unstall.experiments.scripts.edit import apply, line_end_of, patch, plan_of
 from unstall.model.findings import Change
 
 SCRIPT = """#!/bin/bash

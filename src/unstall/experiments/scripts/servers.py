@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from tree_sitter import Node
 
-from unstall.experiments import script_edit, script_places
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_changes import Edits
-from unstall.experiments.script_places import Cut, Spot
+from unstall.experiments.scripts import edit, places
+from unstall.experiments.scripts.changes import Edits
+from unstall.experiments.scripts.places import Cut, Spot
 from unstall.model.plan import Plan, Program
 from unstall.model.text import Text, say
 
@@ -84,7 +84,7 @@ def checked(text: str, before: Plan, server: Program, shortened: Sequence[Edits]
     """
     place = server.place
     name = place.source if place is not None else "-"
-    after = script_edit.plan_of_text(text, name)
+    after = edit.plan_of_text(text, name)
     servers = [p for p in after.programs if p.role == "rollout"]
     devices = [d for p in servers for d in p.devices or ()]
     trainers = [p for p in after.programs if p.role == "trainer"]
@@ -100,11 +100,11 @@ def checked(text: str, before: Plan, server: Program, shortened: Sequence[Edits]
     )
     if not good:
         raise UnableError(say("the changed script would not start what is meant"))
-    return script_edit.apply(text, after, shortened) if shortened else text
+    return edit.apply(text, after, shortened) if shortened else text
 
 
 def _spot(data: bytes, program: Program) -> Spot:
-    found = script_places.spots(data, program)
+    found = places.spots(data, program)
     if not found or found[0].depth or program.command[0] not in _words(found[0]):
         raise UnableError(
             say("the command of {program} is no plain command of the script", program=program.label)
@@ -170,7 +170,7 @@ def _value(spot: Spot, flag: str) -> str | None:
     words = _words(spot)
     for number, word in enumerate(words):
         name, equals, value = word.partition("=")
-        if name.startswith("--") and script_places.canonical(name) == flag:
+        if name.startswith("--") and places.canonical(name) == flag:
             return value if equals else words[number + 1] if number + 1 < len(words) else None
     return None
 
@@ -185,14 +185,14 @@ def _one(
     ports: list[str],
 ) -> bytes:
     """The statement of one server."""
-    gone = script_places.unset_flags(spot, [DATA_PARALLEL], server)
+    gone = places.unset_flags(spot, [DATA_PARALLEL], server)
     if gone is None:
         raise UnableError(
             say("--{flag} does not stand in the server's own command", flag=DATA_PARALLEL)
         )
-    cuts = [*gone, *script_places.set_variable(spot, "CUDA_VISIBLE_DEVICES", devices)]
+    cuts = [*gone, *places.set_variable(spot, "CUDA_VISIBLE_DEVICES", devices)]
     if number:
-        cuts += script_places.put_flag(spot, "port", ports[number], server)
+        cuts += places.put_flag(spot, "port", ports[number], server)
         cuts += _own_logs(spot, number + 1)
     start, end = statement
     text = data[start:end]
@@ -226,8 +226,8 @@ def _lists(spot: Spot, trainer: Program, server: Program, ports: list[str]) -> l
         raise UnableError(say("the trainer names another port than the server's"))
     host = _value(spot, "vllm_server_host") or "127.0.0.1"
     return [
-        *script_places.put_flag(spot, "vllm_server_host", " ".join([host] * len(ports)), trainer),
-        *script_places.put_flag(spot, "vllm_server_port", " ".join([port, *ports[1:]]), trainer),
+        *places.put_flag(spot, "vllm_server_host", " ".join([host] * len(ports)), trainer),
+        *places.put_flag(spot, "vllm_server_port", " ".join([port, *ports[1:]]), trainer),
     ]
 
 

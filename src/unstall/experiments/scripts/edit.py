@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from unstall.experiments import script_places
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_changes import Edits
-from unstall.experiments.script_places import Cut, Spot, canonical
+from unstall.experiments.scripts import places
+from unstall.experiments.scripts.changes import Edits
+from unstall.experiments.scripts.places import Cut, Spot, canonical
 from unstall.launch.texts import Script
 from unstall.model.facts import Place
 from unstall.model.plan import Plan, Program, Value
@@ -45,7 +45,7 @@ def plan_of(path: Path) -> tuple[str, Plan]:
 
 def plan_of_text(text: str, name: str) -> Plan:
     """What a script's text launches."""
-    from unstall.experiments.script_programs import with_others
+    from unstall.experiments.scripts.programs import with_others
     from unstall.launch import read_plan
 
     script = Script(Place(name, 1), text)
@@ -99,7 +99,7 @@ def _apply_one(
     if _done(program, one):
         return text, plan  # a loop starts several programs by one command
     data = text.encode()
-    found = script_places.spots(data, program)
+    found = places.spots(data, program)
     if not found:
         raise LabError(_not_found(program))
     first: LabError | None = None
@@ -141,19 +141,19 @@ def _given(program: Program, flag: str) -> bool:
 
 def _ways(spot: Spot, one: Edits, program: Program) -> Iterator[list[Cut] | None]:
     """The ways in which changes can be written into one command; ``None``: not as its text is."""
-    gone = script_places.unset_flags(spot, one.unset, program)
+    gone = places.unset_flags(spot, one.unset, program)
     if gone is None:
         return
-    cuts = [*script_places.set_flags(spot, one.set, program, one.switches), *gone]
+    cuts = [*places.set_flags(spot, one.set, program, one.switches), *gone]
     for variable, value in one.env.items():
-        cuts += script_places.set_variable(spot, variable, value)
+        cuts += places.set_variable(spot, variable, value)
     if not one.unset_env:
         yield spot.moved(cuts)
         return
-    removed = [cut for v in one.unset_env for cut in script_places.unset_variable(spot, v)]
+    removed = [cut for v in one.unset_env for cut in places.unset_variable(spot, v)]
     if removed:
         yield spot.moved([*cuts, *removed])
-    kept = [cut for v in one.unset_env for cut in script_places.keep_from(spot, v)]
+    kept = [cut for v in one.unset_env for cut in places.keep_from(spot, v)]
     yield spot.moved([*cuts, *removed, *kept])
 
 
@@ -190,10 +190,10 @@ def _read_by_script(text: str, plan: Plan, edits: Sequence[Edits]) -> dict[str, 
         LabError: such a variable is to be changed for some programs only.
     """
     data = text.encode()
-    root = script_places.parse(data)
+    root = places.parse(data)
     found: dict[str, str] = {}
     for variable in dict.fromkeys(name for one in edits for name in one.env):
-        lines = script_places.reads(root, data, variable)
+        lines = places.reads(root, data, variable)
         values = {one.env[variable] for one in edits if variable in one.env}
         own = [line for line in lines if not _only_own(data, variable, line)]
         if not own:
@@ -224,7 +224,7 @@ def _only_own(data: bytes, variable: str, line: int) -> bool:
 def _where_it_is_set(text: str, variable: str, value: str) -> str:
     """The script with a variable changed in the statement that sets it, or set at its begin."""
     data = text.encode()
-    nodes = script_places.assignments(data, variable)
+    nodes = places.assignments(data, variable)
     new = f"{variable}={shlex.quote(value)}".encode()
     if len(nodes) == 1:
         return _cut(data, [(nodes[0].start_byte, nodes[0].end_byte, new)])

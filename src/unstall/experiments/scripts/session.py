@@ -9,16 +9,16 @@ from typing import TextIO
 
 import msgspec
 
-from unstall.experiments import script_changes, script_edit, script_servers
 from unstall.experiments.closing import judged
 from unstall.experiments.folders import new_folder
 from unstall.experiments.from_report import refuse_unread
 from unstall.experiments.no_change import changing
 from unstall.experiments.nurse import PSUTIL_MISSING, LabError
 from unstall.experiments.outcome import Run
-from unstall.experiments.script_changes import Edits
-from unstall.experiments.script_copy import OWN, copied
-from unstall.experiments.script_run import run_script
+from unstall.experiments.scripts import changes, edit, servers
+from unstall.experiments.scripts.changes import Edits
+from unstall.experiments.scripts.copies import OWN, copied
+from unstall.experiments.scripts.run import run_script
 from unstall.experiments.statistics import share
 from unstall.experiments.stopping import exit_code, so_far
 from unstall.experiments.telling import Teller
@@ -69,11 +69,11 @@ def confirm_script(request: Request, out: TextIO) -> int:
         LabError: nothing was run, because the request does not fit.
     """
     _require()
-    text, plan = script_edit.plan_of(request.script)
+    text, plan = edit.plan_of(request.script)
     candidates = _candidates(request, plan)
     until = parse_until(request.until)
     shortened = _shortened(plan, request.timeout)
-    base = script_edit.apply(text, plan, shortened) if shortened else text
+    base = edit.apply(text, plan, shortened) if shortened else text
     teller = Teller(request.language)
     candidates, changed = _written(candidates, text, plan, shortened, teller)
     asked = request.set or request.unset or request.env
@@ -92,11 +92,11 @@ def confirm_script(request: Request, out: TextIO) -> int:
                 seconds=f"{request.timeout:g}" if request.timeout else "-",
             )
         )
-        teller.note(verbatim(script_edit.patch(text, base, request.script.name)))
+        teller.note(verbatim(edit.patch(text, base, request.script.name)))
     results: list[tuple[Candidate, str, Comparison]] = []
     known: list[Run] = []  # of A, whose script is the same for all changes
     for number, (one, changed_text) in enumerate(trials, 1):
-        difference = script_edit.patch(text, changed_text, request.script.name)
+        difference = edit.patch(text, changed_text, request.script.name)
         teller.note(verbatim(difference))
         place = folder / f"change-{number}" if len(trials) > 1 else folder
         place.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _require() -> None:
 def _candidates(request: Request, plan: Plan) -> list[Candidate]:
     if not plan.programs:
         raise LabError(say("{path} launches no program that is known.", path=str(request.script)))
-    edits = script_changes.parse_edits(plan, request.set, request.unset, request.env)
+    edits = changes.parse_edits(plan, request.set, request.unset, request.env)
     if edits:
         words = " ".join([*request.set, *(f"-{one}" for one in request.unset), *request.env])
         return [Candidate(verbatim(words), tuple(edits))]
@@ -150,11 +150,11 @@ def _candidates(request: Request, plan: Plan) -> list[Candidate]:
     candidates = []
     for ranked in found.causes:
         for fix in ranked.finding.fixes:
-            own = script_changes.edits_of(plan, fix.change) if fix.change is not None else None
+            own = changes.edits_of(plan, fix.change) if fix.change is not None else None
             if own is None or any(_TO_FILL.search(value) for value in own.set.values()):
                 continue  # told in words, or with a place that only the user can fill
             if own.set or own.unset or own.env or own.unset_env:
-                several = script_servers.concerns(plan.program(own.program), own.unset)
+                several = servers.concerns(plan.program(own.program), own.unset)
                 candidates.append(Candidate(fix.text, (own,), several))
     if not candidates:
         raise LabError(
@@ -197,13 +197,13 @@ def _write(one: Candidate, text: str, plan: Plan, shortened: list[Edits]) -> tup
         server = plan.program(one.edits[0].program)
         assert server is not None  # noqa: S101 - the edits are of a program of the plan
         try:
-            several = script_servers.several(text, plan, server)
-            return one, script_servers.checked(several, plan, server, shortened)
-        except script_servers.UnableError as why:
+            several = servers.several(text, plan, server)
+            return one, servers.checked(several, plan, server, shortened)
+        except servers.UnableError as why:
             count = server.parallel.data or 1
-            label = script_servers.as_one_engine(one.label, count, why.text)
+            label = servers.as_one_engine(one.label, count, why.text)
             one = msgspec.structs.replace(one, label=label)
-    return one, script_edit.apply(text, plan, script_changes.merged(shortened, one.edits))
+    return one, edit.apply(text, plan, changes.merged(shortened, one.edits))
 
 
 def _shortened(plan: Plan, seconds: float | None) -> list[Edits]:

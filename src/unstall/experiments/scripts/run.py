@@ -17,7 +17,7 @@ from unstall.experiments.logs import Log
 from unstall.experiments.outcome import End, Run
 from unstall.experiments.pump import Pump
 from unstall.experiments.runner import PAUSE, Tell
-from unstall.experiments.script_outputs import Outputs, named_in
+from unstall.experiments.scripts.outputs import Outputs, named_in
 from unstall.experiments.until import Until
 from unstall.processes import evidence, leash, tree
 from unstall.processes.steps import Steps

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from unstall.experiments.script_edit import plan_of
-from unstall.experiments.script_servers import UnableError, checked, several
+from unstall.experiments.scripts.edit import plan_of
+from unstall.experiments.scripts.servers import UnableError, checked, several
 
 SERVER = """CUDA_VISIBLE_DEVICES=4,5,6,7 MAX_PIXELS=9 swift rollout --model m --host 10.0.0.5 \\
   --port 8100 --vllm_data_parallel_size 2 --vllm_tensor_parallel_size 2"""
@@ -103,8 +103,8 @@ def test_what_is_missing_is_told(tmp_path, text, why):
 
 
 def test_the_report_of_a_script_that_allows_one_engine_only_says_so(tmp_path):
-    from unstall.experiments.script_changes import Edits
-    from unstall.experiments.script_sessions import Candidate, _written
+    from unstall.experiments.scripts.changes import Edits
+    from unstall.experiments.scripts.session import Candidate, _written
     from unstall.experiments.telling import Teller
     from unstall.model.text import verbatim
 

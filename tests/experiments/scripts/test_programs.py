@@ -2,8 +2,8 @@
 
 import pytest
 
-from unstall.experiments.script_changes import parse_edits
-from unstall.experiments.script_edit import apply, plan_of_text
+from unstall.experiments.scripts.changes import parse_edits
+from unstall.experiments.scripts.edit import apply, plan_of_text
 
 
 def changed(text, *sets, env=()):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from unstall.experiments import script_places
 from unstall.experiments.nurse import LabError
-from unstall.experiments.script_places import canonical
+from unstall.experiments.scripts import places
+from unstall.experiments.scripts.places import canonical
 from unstall.model.findings import Change
 from unstall.model.plan import Plan, Program
 from unstall.model.text import say
@@ -29,7 +29,7 @@ class Edits(msgspec.Struct, frozen=True):
         unset: flags to remove.
         env: variables to values.
         unset_env: variables that it is not to get.
-        switches: those of ``set`` that are written without their value, :data:`script_places.ON`.
+        switches: those of ``set`` that are written without their value, :data:`places.ON`.
     """
 
     program: str
@@ -57,8 +57,8 @@ def parse_edits(
     for text in given:
         owners, rest = _programs_of(plan, text)
         flag, equals, value = rest.partition("=")
-        value = value if equals else script_places.ON
-        fits = equals or all(script_places.can_switch(one, flag) for one in owners)
+        value = value if equals else places.ON
+        fits = equals or all(places.can_switch(one, flag) for one in owners)
         if not flag or not fits or not _writable(flag, value, _FLAG):
             raise LabError(say("“{text}” is not PROGRAM.FLAG=VALUE.", text=text))
         for one in owners:

@@ -1,0 +1,1 @@
+"""``confirm --script``: a user's own launch script, changed in a copy, run as it is and changed."""
