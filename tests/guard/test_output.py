@@ -79,7 +79,7 @@ def test_a_reader_that_does_not_read_is_known_and_waited_for(tmp_path: Path) -> 
 
     slow = threading.Thread(target=take)
     slow.start()
-    stream.settle(0.0)
+    stream.settle(2.0)
     os.close(writer)
     feeder.join()
     slow.join()

@@ -144,13 +144,15 @@ class Stream:
         """Wait for the end of the pipe: all who could write have gone.
 
         Args:
-            seconds: for the end to come; a reader that takes its time is given more.
+            seconds: for the end to come, counted from what came last; a reader that takes its time
+                is given more.
             enough: whether it is given no more.
         """
-        end = time.monotonic() + seconds
+        begun = time.monotonic()
         while self._thread.is_alive():
             self._thread.join(0.05)
-            if time.monotonic() > end and (self._since is None or enough()):
+            over = time.monotonic() - max(begun, self.at) > seconds and self._since is None
+            if over or (time.monotonic() - begun > seconds and enough()):
                 break
 
     def flush(self) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def test_waits_seen_from_native_frames(thing: str, kind: str) -> None:
     assert any(frame.function == f"for_{thing}" for frame in one.threads[0].frames)
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_two_ranks_one_of_which_never_comes() -> None:
     with socket.socket() as asked:
         asked.bind(("127.0.0.1", 0))
