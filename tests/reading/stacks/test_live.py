@@ -63,12 +63,15 @@ def dump(process: subprocess.Popen[str], *options: str) -> str:
     return done.stdout
 
 
-def settled(process: subprocess.Popen[str], kind: str, *options: str) -> ProcessStack:
+def settled(
+    process: subprocess.Popen[str], kind: str, *options: str, within: str | None = None
+) -> ProcessStack:
     """The dump in which the process waits; it may not be there yet when it says so."""
     one = None
     for _ in range(20):
         (one, *_) = stacks(dump(process, *options))
-        if one.waits_for == kind:
+        there = one.within.function.rpartition(".")[2] if one.within is not None else None
+        if one.waits_for == kind and within in (None, there):
             break
     assert one is not None
     return one
@@ -90,7 +93,7 @@ def test_waits_seen_from_python_frames(
 ) -> None:
     with running("wait_for.py", thing) as process:
         say_ready(process)
-        one = settled(process, kind, *options)
+        one = settled(process, kind, *options, within=within.rpartition(".")[2])
     assert one.pid == process.pid
     assert one.waits_for == kind
     assert one.within is not None
