@@ -115,8 +115,17 @@ class Runner:
             stream.started()
         self.teller.mid_line = lambda: mid_line(streams[0], streams[1])
         tree.waited_elsewhere(process.pid)
-        pace = Pace(self.rules.stall, self.rules.start_up)
-        return Job(process, before, place, state, log, streams, attempt, environment, pace)
+        return Job(
+            process=process,
+            before=before,
+            place=place,
+            state=state,
+            log=log,
+            streams=streams,
+            attempt=attempt,
+            environment=environment,
+            pace=Pace(self.rules.stall, self.rules.start_up),
+        )
 
     # --- while it runs ---------------------------------------------------------------------------
 

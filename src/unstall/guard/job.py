@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from unstall.guard.output import Kept, Stream
@@ -15,34 +16,36 @@ from unstall.guard.record import Attempt
 from unstall.processes import tree
 
 
+@dataclass(kw_only=True)
 class Job:
-    """A command that runs."""
+    """A command that runs.
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        before: set[int],
-        place: Path,
-        state: Path,
-        log: Kept,
-        streams: Sequence[Stream],
-        attempt: Attempt,
-        environment: dict[str, str],
-        pace: Pace,
-    ) -> None:
-        self.process = process
-        self.before = before
-        self.place = place
-        self.state = state
-        self.log = log
-        self.streams = streams
-        self.attempt = attempt
-        self.environment = environment
-        self.pace = pace
-        self.begun = time.monotonic()
-        #: When the last stall was seen, and how often there had been progress before it.
-        self.stalled_at = 0.0
-        self.stalled = 0
+    Attributes:
+        process: the leash that holds it.
+        before: process ids that were there before it.
+        place: folder of the attempt.
+        state: folder of its pipes and dumps.
+        log: what it prints, kept; ``streams`` carry it on.
+        attempt: what is told of it.
+        environment: of the command.
+        pace: of its progress.
+        begun: monotonic time.
+        stalled_at, stalled: when the last stall was seen, and how often there had been progress
+            before it.
+    """
+
+    process: subprocess.Popen[bytes]
+    before: set[int]
+    place: Path
+    state: Path
+    log: Kept
+    streams: Sequence[Stream]
+    attempt: Attempt
+    environment: dict[str, str]
+    pace: Pace
+    begun: float = field(default_factory=time.monotonic)
+    stalled_at: float = 0.0
+    stalled: int = 0
 
     def hear(self) -> bool:
         """Let the pace hear what was printed; whether it is progress."""
@@ -78,19 +81,11 @@ class Job:
 def end(job: Job) -> None:
     """End what is left of the job."""
     tree.kill_below(os.getpid(), {*job.before, job.process.pid})
-    code = wait(job.process, 5.0)
+    code = tree.wait_for(job.process, 5.0)
     if job.attempt.code is None:
         job.attempt.code = code
     tree.kill_below(os.getpid(), job.before)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        job.process.wait(10)
+    tree.wait_for(job.process, 10.0)
     if job.process.stdin is not None:
         job.process.stdin.close()
     tree.reap()
-
-
-def wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """The exit code of a process, if it ends within so many seconds."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return process.wait(seconds)
-    return None

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -61,6 +62,13 @@ def is_python(pid: int) -> bool:
     with contextlib.suppress(psutil.Error):
         return "python" in psutil.Process(pid).exe().rpartition("/")[2].lower()
     return False
+
+
+def wait_for(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The exit code of a process, if it ends within so many seconds."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    return None
 
 
 def kill_below(root: int, keep: Iterable[int] = (), seconds: float = 10.0) -> list[int]:

@@ -17,6 +17,7 @@ from tree_sitter import Language, Node, Parser
 
 from unstall.launch.wrappers import peel
 from unstall.model.plan import Program
+from unstall.programs.swift.launch import SERVER_LISTS
 
 #: Bytes of a script from a start to an end, and what they become.
 Cut = tuple[int, int, bytes]
@@ -47,8 +48,6 @@ _TRANSPARENT = frozenset(
         "xvfb-run",
     ]
 )
-#: Flags whose value is a list of words: ms-swift 3.10.3 ``swift/trainers/arguments.py``.
-_LISTS = frozenset(("vllm_server_host", "vllm_server_port", "vllm_server_base_url"))
 #: What may not stand in a text of another command: the outer shell would read it.
 _READ_BY_OUTER = {"raw_string": "'", "string": '"$`\\', "heredoc_body": "$`\\", "": "\0"}
 
@@ -227,7 +226,7 @@ def unset_flags(spot: Spot, flags: Sequence[str], program: Program) -> list[Cut]
 
 def _quoted(value: str, flag: str = "") -> str:
     """A value as a shell's word, or as several where the flag takes several."""
-    if canonical(flag) in _LISTS:
+    if canonical(flag) in SERVER_LISTS:
         return " ".join(map(shlex.quote, value.split())) or "''"
     return shlex.quote(value)
 

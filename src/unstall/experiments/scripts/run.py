@@ -154,10 +154,9 @@ def run_script(
     finally:
         seen.update(pid for pid in tree.below(os.getpid()) if pid not in before)
         process.terminate()
-        _wait_for(process, 3.0)
+        tree.wait_for(process, 3.0)
         left = tree.kill_below(os.getpid(), before)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+        tree.wait_for(process, 10.0)
         if process.stdin is not None:
             process.stdin.close()
         pump.close()

@@ -21,8 +21,8 @@ from unstall.experiments.scripts.changes import Edits
 from unstall.experiments.scripts.places import Cut, Spot
 from unstall.model.plan import Plan, Program
 from unstall.model.text import Text, say
+from unstall.programs.swift.launch import DATA_PARALLEL
 
-DATA_PARALLEL = "vllm_data_parallel_size"
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?\Z", re.ASCII)
 
 

@@ -43,6 +43,11 @@ DDP_TIMEOUT = 18_000_000
 GROUP_PORT = 51216
 SERVER_SECONDS = 240
 _TRAINS = ("pt", "sft", "rlhf", "infer")
+#: The trainer's flags whose value is a list of words, one for each server (3.10.3,
+#: ``swift/trainers/arguments.py``).
+SERVER_LISTS = frozenset(("vllm_server_host", "vllm_server_port", "vllm_server_base_url"))
+#: The server's flag for the number of its engines (3.10.3, ``swift/llm/argument/deploy_args.py``).
+DATA_PARALLEL = "vllm_data_parallel_size"
 _ENGINE_FLAGS = ("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size",
                  "use_async_engine")  # fmt: skip
 _ENVIRONMENT = ("NPROC_PER_NODE", "MASTER_PORT", "NNODES", "NODE_RANK", "MASTER_ADDR")
