@@ -13,7 +13,7 @@ from unstall.recorder.naming import read_name
     ("name", "rank"),
     [
         ("/var/nccl_trace_rank_0", 0),
-        ("/root/.cache/torch/comm_lib_trace_rank_17", 17),
+        ("/home/ml/.cache/torch/comm_lib_trace_rank_17", 17),
         ("dumps/_dump_12", 12),
         ("fr/hang__dump_fr_trace_rank1", 1),
         ("trace_00031.pickle", 31),
